@@ -1,0 +1,8 @@
+"""The package importable without an installation."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))

@@ -1,0 +1,1 @@
+"""The main functions, one module per executable: parse, wire, run, exit."""

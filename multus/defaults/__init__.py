@@ -1,0 +1,1 @@
+"""The built-in plugins, one module per family of hooks.  Objects that are given ports; they know no adapter."""

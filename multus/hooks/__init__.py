@@ -1,0 +1,1 @@
+"""The public contract with hook plugins: the specifications, and the manager that calls them."""

@@ -1,0 +1,119 @@
+"""Pods attached by in-process delegates through shim and daemon, binaries among them: attached as one, detached as one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from multus.protocol import node_api
+from multus.testing.node import UPLINK
+from multus.testing.scriptable import ScriptedDelegates
+from multus.types.daemon import NodeRequest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from multus.testing.pods import Pod
+    from multus.testing.thick import ThickNode
+
+pytest.importorskip("multus_netlink")
+pytestmark = pytest.mark.daemon_config(delegatePreference="in-process")
+NAMES = ["eth0", "net1", "net2", "net3"]
+
+
+@pytest.fixture
+def node(thick_node: ThickNode, tmp_path: Path) -> ThickNode:
+    """Networks of two kinds in-process, and ``odd`` by a binary; no other binary is to be found."""
+    thick_node.plugin_folder = ScriptedDelegates(tmp_path / "scripted", "strange").bin
+    thick_node.add_network("odd", {"type": "strange"})
+    for name, number in (("red", 1), ("blue", 2)):
+        ipam = thick_node.host_local(f"10.{40 + number}.0.0/24")
+        thick_node.add_network(name, {"type": "macvlan", "master": UPLINK, "mode": "bridge", "ipam": ipam})
+    return thick_node
+
+
+def removals(node: ThickNode) -> list[str]:
+    """The links of each removal that the daemon told of."""
+    lines = [line for line in node.log.splitlines() if "links.removed" in line]
+    return [next(part for part in line.split() if part.startswith("links=")).removeprefix("links=").strip('"') for line in lines]
+
+
+def plug_out(node: ThickNode, pod: Pod, ifname: str) -> tuple[int, str]:
+    env = pod.environment("DEL", node.plugin_folder, ifname=ifname)
+    config = {"cniVersion": "1.0.0", "name": "red", "type": "macvlan"}
+    return node.ask("/delegate", node_api.encode_request(NodeRequest(env, json.dumps(config).encode())))
+
+
+def test_a_pod_of_both_kinds_loses_its_links_in_one_request(node: ThickNode) -> None:
+    with node.pod("web", "red,odd,blue") as pod:
+        assert "" == node.attach(pod).error
+        assert ["eth0", "net1", "net3"] == sorted(pod.links())
+        assert "" == node.detach(pod).error
+        assert {} == pod.links()
+        assert ["net3,net1,eth0"] == removals(node)
+    assert {} == node.remains()
+
+
+def test_an_interface_that_is_plugged_out_goes_alone(node: ThickNode) -> None:
+    with node.pod("web", "red,red,blue") as pod:
+        assert "" == node.attach(pod).error
+        assert NAMES == sorted(pod.links())
+        assert (200, "") == plug_out(node, pod, "net2")
+        assert ["eth0", "net1", "net3"] == sorted(pod.links())
+        assert "" == node.detach(pod).error
+        assert ["net2", "net3,net1,eth0"] == removals(node)
+    assert {} == node.remains()
+
+
+def test_a_pod_whose_namespace_is_gone_gives_its_addresses_back(node: ThickNode) -> None:
+    with node.pod("web", "red,odd,blue") as pod:
+        assert "" == node.attach(pod).error
+        assert 3 == len(node.remains()["leases"])
+        environment, config = pod.environment("DEL", node.plugin_folder), node.config
+    request = node_api.encode_request(NodeRequest(environment, json.dumps(config).encode()))
+    assert (200, "") == node.ask("/cni", request)
+    assert {} == node.remains()
+
+
+def test_a_link_that_is_gone_already_keeps_nothing_from_going(node: ThickNode) -> None:
+    with node.pod("web", "red,odd,blue") as pod:
+        assert "" == node.attach(pod).error
+        pod.run("ip", "link", "del", "net3")
+        assert "" == node.detach(pod).error
+        assert {} == pod.links()
+    assert {} == node.remains()
+
+
+def test_a_network_that_fails_takes_back_those_before_it(node: ThickNode) -> None:
+    node.add_network("bad", {"type": "macvlan", "master": "no-such-link"})
+    with node.pod("web", "red,odd,bad") as pod:
+        assert "there is no link no-such-link" in node.attach(pod).error
+        assert {} == pod.links()
+        assert "" == node.detach(pod).error
+    assert {} == node.remains()
+
+
+@pytest.mark.daemon_config(delegatePreference="in-process", maxParallelAttachments=4)
+def test_networks_attached_side_by_side_are_as_one_by_one(node: ThickNode) -> None:
+    networks = [{"name": "red"}, {"name": "blue", "interface": "blue0"}, {"name": "odd"}, {"name": "red"}, {"name": "blue"}]
+    with node.pod("web", networks) as pod:
+        assert "" == node.attach(pod).error
+        assert ["blue0", "eth0", "net1", "net4", "net5"] == sorted(pod.links())
+        told = [(entry["name"], entry.get("interface")) for entry in node.statuses(pod)]
+        assert [("cluster", "eth0"), ("default/red", "net1"), ("default/blue", "blue0"), ("default/odd", "net3"),
+                ("default/red", "net4"), ("default/blue", "net5")] == told  # fmt: skip
+        assert 5 == len({address for link in pod.links().values() for address in link.addresses})
+        assert "" == node.detach(pod).error
+    assert {} == node.remains()
+
+
+@pytest.mark.daemon_config(delegatePreference="in-process", maxParallelAttachments=4)
+def test_one_failure_side_by_side_takes_everything_back(node: ThickNode) -> None:
+    node.add_network("bad", {"type": "macvlan", "master": "no-such-link"})
+    with node.pod("web", "red,bad,blue,odd") as pod:
+        assert "cannot attach 'net2'" in node.attach(pod).error
+        assert {} == pod.links()
+        assert "" == node.detach(pod).error
+    assert {} == node.remains()
