@@ -226,6 +226,7 @@ class ConfigurationManager:
     def _put(self, wanted: Wanted, now: float, trouble: str = "") -> float:
         """Write our file if it is not as wanted; when to look again."""
         target = wanted.target or self._source.target
+        identity = _identity(target)  # before the content: of the file that is found undamaged, though it be renamed right after
         on_disk = _content(target)
         if self._source.is_in_place or (on_disk == wanted.content and (self._last is not None or _is_private(target))):
             self._repairs.undamaged()
@@ -237,9 +238,11 @@ class ConfigurationManager:
                 self._problem = f"{self._target} was {damage} by others, {MANY} times or more within {WINDOW_S:.0f} s; the repair waits"
                 return due_s
             files.replace(target, wanted.content)
+            identity = _identity(target)
             if damage:
                 self._repaired(damage, now)
         self._move_to(target)
+        self._identity = identity
         self._adopt(wanted)
         if not trouble:
             self._source.written(wanted.source)
@@ -254,7 +257,6 @@ class ConfigurationManager:
 
     def _adopt(self, wanted: Wanted) -> None:
         last, self._last = self._last, wanted
-        self._identity = _identity(self._target)
         if last is not None and wanted.source != last.source:
             self._report("followed", f"{wanted.source} is the primary configuration now, {wanted.reason}; before it was {last.source}")
         elif last is not None and wanted.content != last.content:

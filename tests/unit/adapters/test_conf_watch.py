@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from multus import files
 from multus.adapters.conf_watch import ConfigurationManager
 from multus.errors import DecodingError, InvalidConfigError, IOFailureError, MultusError, TryAgainLaterError
 from multus.testing.fakes import FakeClock, RecordingLog
@@ -313,6 +314,20 @@ def test_a_renamed_file_is_restored_and_the_event_names_the_rename(node: Node) -
     assert node.manager.problem() == f"{node.own} was changed by others"
     node.check()
     assert (node.own.read_bytes(), node.manager.problem()) == (GOOD, "")
+    assert node.events == [("repaired", f"{node.own} was renamed to {node.own}.cilium_bak by others and is restored")]
+
+
+def test_a_file_that_is_renamed_while_it_is_looked_at_is_found_under_its_new_name(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def rename_after_reading(path: str) -> bytes:
+        content = Path(path).read_bytes()
+        node.own.rename(node.folder / "00-multus.conf.cilium_bak")
+        return content
+
+    with monkeypatch.context() as during:
+        during.setattr(files, "read", rename_after_reading)
+        node.check()
+    assert node.events == []
+    node.check()
     assert node.events == [("repaired", f"{node.own} was renamed to {node.own}.cilium_bak by others and is restored")]
 
 
