@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from multus.errors import InvalidConfigError, IOFailureError
 from multus.types.result import IPConfig, Route
-from multus_netlink import masquerade, spoofing
 from multus_netlink.allocation import read_dns, result_of
 from multus_netlink.configuration import Section, requested_mac
 from multus_netlink.interface import Adding, Checking, configure
 from multus_netlink.links import FORWARDING, wish_setting, write_setting
 from multus_netlink.made import MadeInterface
+from multus_netlink.masquerade import Masquerade
+from multus_netlink.spoofing import SpoofCheck
 from multus_netlink.veth import make_pair
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from multus_netlink.allocation import Allocation
     from multus_netlink.links import Link, Links
 
+_MASQUERADE = Masquerade()
+_SPOOF_CHECK = SpoofCheck()
 _DEFAULT_NAME = "cni0"
 _POD = 2
 """The pod's interface in the list of a result's interfaces."""
@@ -52,11 +55,11 @@ class Bridge(MadeInterface):
     keys = frozenset(
         (
             "bridge", "isGateway", "isDefaultGateway", "forceAddress", "mtu", "hairpinMode", "promiscMode", "enabledad",
-            "portIsolation", "disableContainerInterface", *masquerade.KEYS, *spoofing.KEYS,
+            "portIsolation", "disableContainerInterface",
             "preserveDefaultVlan",  # of no effect without vlan and vlanTrunk, which are declined
         )
     )  # fmt: skip
-    rules = (masquerade, spoofing)
+    rules = (_MASQUERADE, _SPOOF_CHECK)
 
     def add(self, invocation: Invocation) -> Result:
         """Make the bridge if there is none, and the interface on it; give it addresses if there is an ``ipam``.
@@ -74,8 +77,8 @@ class Bridge(MadeInterface):
             host = adding.host
             bridge = _ensure_bridge(host, invocation, settings)
             pair = make_pair(adding, settings.mtu, mac, bridge)
-            adding.undo_by(lambda: spoofing.stop(invocation))
-            spoofing.start(invocation, pair.host.name, pair.pod.mac)  # while the pod's end is down
+            adding.undo_by(lambda: _SPOOF_CHECK.stop(invocation))
+            _SPOOF_CHECK.start(invocation, pair.host.name, pair.pod.mac)  # while the pod's end is down
             if settings.hairpin:
                 host.change(pair.host, "set hairpin mode of", kind="bridge_slave", mode=1)
             if settings.isolated:
@@ -92,7 +95,7 @@ class Bridge(MadeInterface):
                 {"name": invocation.ifname, "mac": pair.pod.mac, "sandbox": invocation.netns},
             ]
             result = result_of(invocation, allocation._replace(dns=dns or allocation.dns), made)
-            masquerade.start(invocation, allocation.ips)
+            _MASQUERADE.start(invocation, allocation.ips)
             return result
 
     def check(self, invocation: Invocation) -> None:
@@ -114,8 +117,8 @@ class Bridge(MadeInterface):
             mac = next((each.mac for each in previous.interfaces if each.name == end.name and not each.sandbox), "")
             if mac and mac.lower() != end.mac:
                 raise IOFailureError(f"interface {invocation.ifname}: the MAC of its other end {end.name} is {end.mac}, not {mac}")
-            spoofing.check(invocation, end.name, checking.link.mac)
-            masquerade.check(invocation, previous.ips)
+            _SPOOF_CHECK.check(invocation, end.name, checking.link.mac)
+            _MASQUERADE.check(invocation, previous.ips)
 
 
 def _read(config: Section) -> _Settings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from multus.errors import InvalidNetnsError
 from multus_netlink import configuration, ipam
@@ -11,31 +11,19 @@ from multus_netlink.links import Links
 
 if TYPE_CHECKING:
     from multus.types.invocation import Invocation
-
-
-class HostRules(Protocol):
-    """Rules of the host that an attachment has if its configuration says so: a module, such as ``masquerade``."""
-
-    def require_served(self, invocation: Invocation) -> None:
-        """Raise UnsupportedFieldError if the binary is to make them."""
-
-    def stop(self, invocation: Invocation) -> None:
-        """Remove the attachment's, as many as there are."""
-
-    def gc(self, invocation: Invocation) -> None:
-        """Remove those of the network that belong to no valid attachment."""
+    from multus_netlink.host_rules import HostRules
 
 
 class MadeInterface:
     """All of ``multus.hooks.delegates.LinkDelegate`` but ``add`` and ``check``."""
 
     keys: ClassVar[frozenset[str]] = frozenset()
-    """What is read of a configuration beside the standard keys."""
+    """What is read of a configuration beside the standard keys and those of the rules."""
     rules: ClassVar[tuple[HostRules, ...]] = ()
 
     def accepts(self, invocation: Invocation) -> bool:
         """Declines other keys than its own and the standard ones, and what the IPAM plugin declines, by an UnsupportedFieldError."""
-        configuration.require_served(invocation.config, self.keys)
+        configuration.require_served(invocation.config, self.keys.union(*(each.keys for each in self.rules)))
         ipam.require_served(invocation)
         for each in self.rules:
             each.require_served(invocation)

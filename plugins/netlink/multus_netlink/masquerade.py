@@ -5,10 +5,10 @@ from __future__ import annotations
 from ipaddress import ip_interface, ip_network
 from typing import TYPE_CHECKING
 
-from multus.errors import IOFailureError
-from multus_netlink import nftables, ownership
-from multus_netlink.configuration import Section, unserved
-from multus_netlink.nftables import POSTROUTING, Rule, Table
+from multus_netlink import nftables
+from multus_netlink.configuration import unserved
+from multus_netlink.host_rules import HostRules
+from multus_netlink.nftables import POSTROUTING, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,53 +16,31 @@ if TYPE_CHECKING:
     from multus.types.invocation import Invocation
     from multus.types.result import IPConfig
 
-KEYS = frozenset(("ipMasq", "ipMasqBackend"))
-_PLUGIN = "masquerade"
 _BACKENDS = (None, "", "nftables")
 _MULTICAST = {4: ip_network("224.0.0.0/4"), 6: ip_network("ff00::/8")}
 
 
-def require_served(invocation: Invocation) -> None:
-    """Decline iptables."""
-    backend = invocation.config.get("ipMasqBackend")
-    if invocation.config.get("ipMasq") and backend not in _BACKENDS:
-        raise unserved("ipMasqBackend", backend)
+class Masquerade(HostRules):
+    """Masquerades what comes from the addresses of a pod.  Declines iptables."""
 
+    key = "ipMasq"
+    keys = frozenset((key, "ipMasqBackend"))
+    plugin = "masquerade"
+    families = (4, 6)
 
-def start(invocation: Invocation, ips: Iterable[IPConfig]) -> None:
-    """Masquerade what comes from these addresses, and from no others that the attachment had, if that is wanted."""
-    if _is_wanted(invocation):
-        own = ownership.tag(invocation, _PLUGIN)
-        for family, rules in _rules(own, ips).items():
-            with Table(family, invocation.ifname) as table:
-                table.replace(own, rules)
+    def require_served(self, invocation: Invocation) -> None:
+        """Decline iptables."""
+        backend = invocation.config.get("ipMasqBackend")
+        if invocation.config.get(self.key) and backend not in _BACKENDS:
+            raise unserved("ipMasqBackend", backend)
 
+    def start(self, invocation: Invocation, ips: Iterable[IPConfig]) -> None:
+        """Masquerade what comes from these addresses, and from no others that the attachment had, if that is wanted."""
+        self._start(invocation, lambda tag: _rules(tag, ips))
 
-def stop(invocation: Invocation) -> None:
-    """Remove the attachment's rules, if there are to be some."""
-    if _is_wanted(invocation):
-        ownership.remove(invocation, _PLUGIN)
-
-
-def check(invocation: Invocation, ips: Iterable[IPConfig]) -> None:
-    """Raise IOFailureError if it is wanted, and a rule for one of these addresses is gone."""
-    if _is_wanted(invocation):
-        own = ownership.tag(invocation, _PLUGIN)
-        for family, rules in _rules(own, ips).items():
-            with Table(family, invocation.ifname) as table:
-                missing = table.lacks(own, rules)
-            if missing:
-                raise IOFailureError(f"interface {invocation.ifname}: the rule {missing} of nftables is gone")
-
-
-def gc(invocation: Invocation) -> None:
-    """Remove the rules of the network that belong to no valid attachment."""
-    if _is_wanted(invocation):
-        ownership.collect(invocation, _PLUGIN)
-
-
-def _is_wanted(invocation: Invocation) -> bool:
-    return Section.of(invocation).flag("ipMasq")
+    def check(self, invocation: Invocation, ips: Iterable[IPConfig]) -> None:
+        """Raise IOFailureError if it is wanted, and a rule for one of these addresses is gone."""
+        self._check(invocation, lambda tag: _rules(tag, ips))
 
 
 def _rules(tag: str, ips: Iterable[IPConfig]) -> dict[int, list[Rule]]:

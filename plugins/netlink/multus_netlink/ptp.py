@@ -6,12 +6,12 @@ from ipaddress import ip_interface
 from typing import TYPE_CHECKING
 
 from multus.errors import IOFailureError
-from multus_netlink import masquerade
 from multus_netlink.allocation import read_dns, result_of
 from multus_netlink.configuration import Section
 from multus_netlink.interface import Adding, Checking, configure
 from multus_netlink.links import FORWARDING, write_setting
 from multus_netlink.made import MadeInterface
+from multus_netlink.masquerade import Masquerade
 from multus_netlink.veth import make_pair
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from multus.types.result import IPConfig, Result
     from multus_netlink.links import Link, Links
 
+_MASQUERADE = Masquerade()
 _POD = 1
 """The pod's interface in the list of a result's interfaces."""
 _SCOPE_LINK = 253
@@ -28,8 +29,8 @@ _SCOPE_HOST = 254
 class Ptp(MadeInterface):
     """Implements ``multus.hooks.delegates.LinkDelegate``."""
 
-    keys = frozenset(("mtu", *masquerade.KEYS))
-    rules = (masquerade,)
+    keys = frozenset(("mtu",))
+    rules = (_MASQUERADE,)
 
     def add(self, invocation: Invocation) -> Result:
         """Make the interface, give it addresses, and let the host's end be the gateway.
@@ -63,7 +64,7 @@ class Ptp(MadeInterface):
                 {"name": invocation.ifname, "mac": pair.pod.mac, "sandbox": invocation.netns},
             ]
             result = result_of(invocation, allocation._replace(dns=dns or allocation.dns), made)
-            masquerade.start(invocation, allocation.ips)
+            _MASQUERADE.start(invocation, allocation.ips)
             return result
 
     def check(self, invocation: Invocation) -> None:
@@ -81,7 +82,7 @@ class Ptp(MadeInterface):
             for ip in checking.previous.ips:
                 if _alone(ip.address) not in routed:
                     raise IOFailureError(f"interface {invocation.ifname}: the host's route to {_alone(ip.address)} is gone")
-            masquerade.check(invocation, checking.previous.ips)
+            _MASQUERADE.check(invocation, checking.previous.ips)
 
 
 def _route_by_gateway(pod: Links, link: Link, ip: IPConfig) -> None:
