@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _NAP_MAX_S = 3600.0
 _STOP_S = 5.0
+_STEP_S = 0.2
+"""How long a signal handler may have to wait for whoever drains."""
 
 
 class _Job(NamedTuple):
@@ -115,9 +117,15 @@ class WorkQueue:
         self._refuse(refused, reason)
 
     def drain(self, timeout_s: float) -> bool:
-        """Wait for the running jobs to end; whether they did in time."""
+        """Wait for the running jobs to end; whether they did in time.
+
+        In steps: a signal that comes just before a thread begins to wait for a lock, or to another thread, does not end that wait.
+        """
+        end = time.monotonic() + timeout_s
         with self._changed:
-            return self._changed.wait_for(lambda: not self._busy, timeout_s)
+            while self._busy and (left_s := end - time.monotonic()) > 0:
+                self._changed.wait(min(left_s, _STEP_S))
+            return not self._busy
 
     def stop(self) -> None:
         """End the threads, once their jobs are done; the queue must be closed.  After 5 s, and for held ones, it does not wait."""

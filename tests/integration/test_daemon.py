@@ -365,7 +365,7 @@ def test_a_second_signal_ends_it_at_once(thick_node: ThickNode, scripted: Script
         thick_node.signal(signal.SIGINT)
         thick_node.wait_until(lambda: thick_node.ask("/readyz")[0] == 500, "it says that it stops")
         thick_node.signal(signal.SIGTERM)
-        assert 1 == thick_node.wait(2)
+        assert 1 == thick_node.wait(10)
         assert 11 == code_of(answer.result())
         wait_for_delegates(thick_node, pod)
         thick_node.start()

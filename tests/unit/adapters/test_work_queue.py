@@ -5,6 +5,7 @@ The threads are real; they wait for events, never for a time to pass, except whe
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -215,6 +216,25 @@ def test_a_closed_queue_refuses_what_waits_and_what_comes_and_lets_running_jobs_
     work.let_go("running")
     assert queue.drain(PATIENCE_S)
     assert (queue.lengths(), work.started) == ((0, 0), ["running"])
+
+
+def test_a_signal_that_another_thread_gets_is_handled_by_the_one_that_drains(make: Make) -> None:
+    """It does not end a wait for a lock: neither does one that comes just before that wait."""
+    queue, work = make(1), Work()
+    queue.submit(*work.job("running"))
+    work.wait_for_started("running")
+    worker = next(each.ident for each in threading.enumerate() if each.name == "worker-0")
+    assert worker is not None
+    before = signal.signal(signal.SIGUSR1, lambda *_: work.let_go("running"))
+    try:
+        sender = threading.Timer(0.1, signal.pthread_kill, (worker, signal.SIGUSR1))
+        start = time.monotonic()
+        sender.start()
+        assert queue.drain(PATIENCE_S)
+        assert time.monotonic() - start < PATIENCE_S / 2
+        sender.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_job_that_raises_costs_no_worker(make: Make, log: RecordingLog) -> None:
