@@ -84,7 +84,7 @@ def host_device_confs(device: str, mac: str) -> SearchStrategy[Document]:
     """``host-device`` for a link of the host, by its name or its MAC, with any ``ipam`` of this module or none."""
     optional = {
         "device": st.sampled_from((device, device, "")),
-        "hwaddr": st.sampled_from((mac, mac.upper(), mac.replace(":", "-"), "")),
+        "hwaddr": st.sampled_from((mac, mac.upper(), mac.replace(":", "-"), _dotted(mac), "")),
     }
     wrong = {"device": st.just("nowhere") | _NOT_TEXT, "hwaddr": st.just("0a:58:00:00:01:77") | _NOT_A_MAC | _NOT_TEXT}
     return _networks("host-device", ipams() | ipams() | st.just({}), optional, wrong)
@@ -288,6 +288,12 @@ def _wrong_routes() -> SearchStrategy[list[Document]]:
 
 def _address_of(entry: Document) -> str:
     return str(entry["address"])
+
+
+def _dotted(mac: str) -> str:
+    """The spelling with four digits between dots."""
+    digits = mac.replace(":", "")
+    return ".".join(digits[start:start + 4] for start in range(0, len(digits), 4))
 
 
 def _first_subnet(ours: list[Document]) -> str:

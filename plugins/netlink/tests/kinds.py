@@ -40,8 +40,8 @@ class Site:
     def __enter__(self) -> Self:
         self.node.__enter__()
         self.pod.__enter__()
-        # Looking for duplicate addresses takes a random second.
-        self.pod.run("sh", "-c", "cd /proc/sys/net/ipv6/conf; for each in all default; do echo 0 > $each/accept_dad; done")
+        for namespace in (self.node, self.pod):
+            take_addresses_at_once(namespace)
         self._entered = self.node.entered()
         self._entered.__enter__()
         return self
@@ -88,6 +88,11 @@ class Site:
         """A result with the pod's path replaced and without an empty ``dns``, so that those of two sites compare."""
         plain = json.loads(json.dumps(document).replace(self.pod.path, "NETNS"))
         return {key: value for key, value in plain.items() if value != {}}
+
+
+def take_addresses_at_once(namespace: Namespace) -> None:
+    """Let its links, and those that come, not look for duplicates of their IPv6 addresses: it takes a random second."""
+    namespace.run("sh", "-c", "cd /proc/sys/net/ipv6/conf; for each in all default lo; do echo 0 > $each/accept_dad; done")
 
 
 def why_declined(delegate: InProcessDelegate, invocation: Invocation) -> str:

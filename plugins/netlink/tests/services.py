@@ -85,7 +85,6 @@ class ServiceSide(Side):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self.node.run("sh", "-c", "echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad")
         self.attach()
         return self
 

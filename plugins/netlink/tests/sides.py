@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from deviations import seen_alike
-from kinds import why_declined
+from kinds import take_addresses_at_once, why_declined
 from multus_netlink.bridge import Bridge
 from multus_netlink.host_device import HostDevice
 from multus_netlink.host_local import HostLocal
@@ -52,8 +52,6 @@ _READY = (
     f"link add {UPLINK} type veth peer outside", f"link set {UPLINK} up", "link set outside up",
     f"address add 192.0.2.1/24 dev {UPLINK}", "route add default via 192.0.2.254",
 )  # fmt: skip
-# Looking for duplicate addresses takes a random second.
-_NO_DAD = "cd /proc/sys/net/ipv6/conf; for each in all default lo; do echo 0 > $each/accept_dad; done"
 
 
 class Told(NamedTuple):
@@ -83,7 +81,7 @@ class Side:
         self.node.__enter__()
         self.pod.__enter__()
         for namespace in (self.node, self.pod):
-            namespace.run("sh", "-c", _NO_DAD)
+            take_addresses_at_once(namespace)
         self.change(self.node, *_READY)
         return self
 

@@ -7,8 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from kinds import IPAM, Site, why_not
 from multus_netlink.host_device import HostDevice
 from multus_netlink.sysfs import Sysfs
@@ -65,48 +63,6 @@ def is_given_back(site: Site) -> bool:
     """Whether the device is on the host as it was, and the pod empty."""
     link = site.look()["node"]["links"].get("nic0", {})
     return "UP" in link.get("flags", ()) and "ifalias" not in link and list(site.pod.links()) == []
-
-
-EXAMPLES = int(os.environ.get("NETLINK_EXAMPLES", "200"))
-CONFIGS = st.fixed_dictionaries(
-    {"cniVersion": st.sampled_from(("1.0.0", "0.4.0", "0.3.1"))},
-    optional={
-        "device": st.sampled_from(("nic0", "nic0", "nic0", "nowhere")),
-        "hwaddr": st.sampled_from((MAC, MAC.upper(), "0a-58-00-00-00-01", "0a58.0000.0001", "0a:58:00:00:00:77", "odd")),
-        "ipam": st.sampled_from((IPAM, {}, {"type": "static"}, {**IPAM, "routes": [{"dst": "198.51.100.0/24", "gw": "192.168.9.9"}]})),
-        "dns": st.just({"nameservers": ["10.1.0.53"]}),
-    },
-)
-PHASES = (Phase.explicit, Phase.generate)  # an example takes 0.3 s: too long to shrink with
-
-
-@beside_the_binary
-@settings(max_examples=EXAMPLES, deadline=None, database=None, phases=PHASES, suppress_health_check=list(HealthCheck))
-@given(drawn=CONFIGS)
-def test_it_does_what_the_binary_does(drawn: dict[str, Any]) -> None:
-    theirs, ours = (lifetime(drawn, is_binary=is_binary) for is_binary in (True, False))
-    assert theirs[0] == ours[0]
-    assert ours[0] is not None or ours[1] == ours[-1], "a failed ADD changes nothing"
-    assert ours[0] is None or theirs[1:] == ours[1:]
-
-
-def lifetime(drawn: dict[str, Any], *, is_binary: bool) -> list[Any]:
-    """The result, None for a failure, and what is to be seen before, after ADD, after DEL."""
-    with Site(HostDevice(), "host-device", is_binary=is_binary) as site:
-        site.node.run("sh", "-c", MAKE)
-        config = site.config(**drawn)
-        seen = [None, site.look()]
-        try:
-            result = site.call("ADD", config)
-        except (MultusError, RuntimeError):
-            return [*seen, site.look()]
-        seen = [site.plain(result), site.look()]
-        if drawn["cniVersion"] >= "0.4.0":
-            site.call("CHECK", {**config, "prevResult": result})
-        site.call("DEL", config)
-        after = site.look()
-        after["node"]["links"]["nic0"].pop("ifalias", None)  # release 1.1 leaves it
-        return [*seen, after]
 
 
 @beside_the_binary
