@@ -217,14 +217,18 @@ class _Call:
         """Ask as soon as the daemon is ready: it may be about to start, or to give way to its successor."""
         begun = self._clock.monotonic()
         wait_end = min(begun + self._wait_s, self._end)
+        problem = ""
         while True:
             try:
-                problem = self._daemon.problem("/readyz", wait_end)
-                if not problem:
+                said = self._daemon.problem("/readyz", wait_end)
+                if not said:
                     return self._ask(body)
             except _Unreachable as exc:
-                problem = str(exc)
-            if self._clock.monotonic() + INTERVAL_S >= wait_end:
+                said = str(exc)
+            now = self._clock.monotonic()
+            if not problem or now < wait_end:  # a question that the end of the wait cuts off tells less than the one before
+                problem = said
+            if now + INTERVAL_S >= wait_end:
                 raise TryAgainLaterError(f"{self._daemon} is not ready, waited {wait_end - begun:.1f} s: {problem}")
             self._clock.sleep(INTERVAL_S)
 

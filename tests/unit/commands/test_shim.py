@@ -426,6 +426,14 @@ def test_reason_why_the_daemon_is_not_ready_is_told() -> None:
     assert (11, True) == (error["code"], error["msg"].endswith(": shutting down"))
 
 
+def test_reason_is_told_though_the_last_question_runs_out_of_time() -> None:
+    cut_off = TimeoutError("timed out")
+    error = run("ADD", {"shimDeadline": 1}, FakeDaemon(readyz=[wire.response(500, [], b"shutting down\n"), cut_off])).error
+    assert error["msg"].endswith(" is not ready, waited 1.0 s: shutting down")
+    error = run("ADD", {"shimDeadline": 1}, FakeDaemon(readyz=cut_off)).error
+    assert error["msg"].endswith(" is not ready, waited 1.0 s: timed out")
+
+
 def test_long_reason_is_cut() -> None:
     error = run("STATUS", daemon=FakeDaemon(readyz=wire.response(500, [], b"x" * 1000))).error
     assert error["msg"].endswith(": " + "x" * 200)
