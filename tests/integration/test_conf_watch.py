@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from multus import files
 from multus.adapters.conf_dir import ConfDir
 from multus.adapters.conf_watch import ConfigurationManager
 from multus.adapters.primary_files import source
@@ -88,7 +89,7 @@ def eventually(fact: Callable[[], object], within_s: float = 10.0) -> bool:
 
 def put(path: Path, name: str) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"cniVersion": "1.0.0", "name": name, "type": "bridge"}))
+    files.replace(str(path), json.dumps({"cniVersion": "1.0.0", "name": name, "type": "bridge"}).encode())  # in one change
     return str(path)
 
 
@@ -302,6 +303,7 @@ def test_a_vanished_indicator_is_told_though_our_file_cannot_be_removed(public_f
 
 POLLED = """
 import json, os, resource, sys, time
+from multus import files
 from multus.adapters.conf_dir import ConfDir
 from multus.adapters.conf_watch import ConfigurationManager
 from multus.adapters.primary_files import source

@@ -12,7 +12,7 @@ from multus.protocol import addresses
 from multus.protocol.documents import is_path_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from multus.types.invocation import Invocation
 
@@ -68,6 +68,13 @@ class Section:
         if value and not is_path_text(value):
             raise self.refusal(key, "text that the kernel can take: without NUL and lone surrogates")
         return value or ""
+
+    def choice(self, key: str, values: Sequence[str]) -> str:
+        """One of these, which is the first unless another is given."""
+        value = self.text(key) or values[0]
+        if value not in values:
+            raise self.refusal(key, f"one of {', '.join(values)}")
+        return value
 
     def whole(self, key: str) -> int:
         value = self._document.get(key)

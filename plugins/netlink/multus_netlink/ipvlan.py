@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from multus.errors import IOFailureError
 from multus_netlink import ipam
-from multus_netlink.allocation import Allocation, read_dns, result_of
+from multus_netlink.allocation import Allocation
 from multus_netlink.configuration import Section, require_all_served
-from multus_netlink.interface import Adding, Checking, configure, previous_result
-from multus_netlink.made import MadeInterface
-from multus_netlink.masters import KEYS, check_master, find_master, make_on, master_status
+from multus_netlink.interface import Checking, previous_result
+from multus_netlink.masters import KEYS, OnMaster, attach, check_master, find_master
 
 if TYPE_CHECKING:
     from multus.types.invocation import Invocation
@@ -23,7 +22,7 @@ _ROUTE_KEYS = {"dst", "gw"}
 _MODES = ("l2", "l3", "l3s")
 
 
-class Ipvlan(MadeInterface):
+class Ipvlan(OnMaster):
     """Implements ``multus.hooks.delegates.LinkDelegate``."""
 
     keys = KEYS | {"mode"}
@@ -44,20 +43,13 @@ class Ipvlan(MadeInterface):
             MultusError: What the IPAM plugin raises.
         """
         config = Section.of(invocation)
-        mode = _mode(config)
-        dns = read_dns(config.section("dns"))
+        mode = config.choice("mode", _MODES)
         previous = previous_result(invocation) if invocation.config.get("prevResult") is not None else None
-        name = _chained_master(config, previous)
+        master = _chained_master(config, previous)
         given = _chained_addresses(config, previous)
         if given is None:
             ipam.require(invocation)
-        with Adding(invocation) as adding:
-            master = find_master(adding.host, adding.pod, config, name)
-            link = make_on(adding, config, master, "ipvlan", ipvlan_mode=mode)
-            allocation = given or adding.allocate(interface=0)
-            configure(adding.pod, link, invocation, allocation)
-            made = {"name": invocation.ifname, "mac": link.mac, "sandbox": invocation.netns}
-            return result_of(invocation, allocation._replace(dns=dns), [made])
+        return attach(invocation, "ipvlan", master, given, ipvlan_mode=mode)
 
     def check(self, invocation: Invocation) -> None:
         """The interface is up, on a master that is named, of its mode, with the MAC, addresses and routes of the previous result.
@@ -67,7 +59,7 @@ class Ipvlan(MadeInterface):
             InvalidConfigError: There is no previous result, or it is another interface's.
         """
         config = Section.of(invocation)
-        mode = _mode(config)
+        mode = config.choice("mode", _MODES)
         with Checking(invocation, "ipvlan") as checking:
             if config.text("master"):  # else it was another plugin's, or a default route's of then
                 check_master(invocation, checking.link, find_master(checking.host, checking.pod, config))
@@ -75,17 +67,11 @@ class Ipvlan(MadeInterface):
                 raise IOFailureError(f"interface {invocation.ifname}: its mode is {checking.link.mode}, not {mode}")
 
     def status(self, invocation: Invocation) -> None:
-        """Raise NotAvailableError if a master that is named is missing or there are no addresses to give."""
-        ipam.status(invocation)
+        """As for others, but a master that is not named may be that of another plugin's result."""
         if invocation.config.get("master"):
-            master_status(invocation)
-
-
-def _mode(config: Section) -> str:
-    mode = config.text("mode") or _MODES[0]
-    if mode not in _MODES:
-        raise config.refusal("mode", f"one of {', '.join(_MODES)}")
-    return mode
+            super().status(invocation)
+        else:
+            ipam.status(invocation)
 
 
 def _chained_master(config: Section, previous: ResultView | None) -> str:

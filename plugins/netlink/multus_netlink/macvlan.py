@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from multus.errors import IOFailureError
-from multus_netlink import ipam
-from multus_netlink.allocation import read_dns, result_of
 from multus_netlink.configuration import Section, requested_mac
-from multus_netlink.interface import Adding, Checking, configure
-from multus_netlink.made import MadeInterface
-from multus_netlink.masters import KEYS, check_master, find_master, make_on, master_status
+from multus_netlink.interface import Checking
+from multus_netlink.masters import KEYS, OnMaster, attach, check_master, find_master
 
 if TYPE_CHECKING:
     from multus.types.invocation import Invocation
@@ -20,7 +17,7 @@ _MODES = ("bridge", "private", "vepa", "passthru")
 _LONGEST_QUEUE = 2**32 - 1
 
 
-class Macvlan(MadeInterface):
+class Macvlan(OnMaster):
     """Implements ``multus.hooks.delegates.LinkDelegate``."""
 
     keys = KEYS | {"mode", "mac", "bcqueuelen"}
@@ -34,19 +31,12 @@ class Macvlan(MadeInterface):
             MultusError: What the IPAM plugin raises.
         """
         config = Section.of(invocation)
-        mode = _mode(config)
+        mode = config.choice("mode", _MODES)
         queue = config.whole("bcqueuelen")
         if not 0 <= queue <= _LONGEST_QUEUE:
             raise config.refusal("bcqueuelen", f"from 0 to {_LONGEST_QUEUE}")
         mac = requested_mac(invocation, config)
-        dns = read_dns(config.section("dns"))
-        with Adding(invocation) as adding:
-            master = find_master(adding.host, adding.pod, config)
-            link = make_on(adding, config, master, "macvlan", macvlan_mode=mode, macvlan_bc_queue_len=queue, address=mac)
-            allocation = adding.allocate(interface=0)
-            configure(adding.pod, link, invocation, allocation)
-            made = {"name": invocation.ifname, "mac": link.mac, "sandbox": invocation.netns}
-            return result_of(invocation, allocation._replace(dns=dns), [made])
+        return attach(invocation, "macvlan", macvlan_mode=mode, macvlan_bc_queue_len=queue, address=mac)
 
     def check(self, invocation: Invocation) -> None:
         """The interface is up, on its master, of its mode, with the MAC, addresses and routes of the previous result.
@@ -56,20 +46,8 @@ class Macvlan(MadeInterface):
             InvalidConfigError: There is no previous result, or it is another interface's.
         """
         config = Section.of(invocation)
-        mode = _mode(config)
+        mode = config.choice("mode", _MODES)
         with Checking(invocation, "macvlan") as checking:
             check_master(invocation, checking.link, find_master(checking.host, checking.pod, config))
             if checking.link.mode != mode:
                 raise IOFailureError(f"interface {invocation.ifname}: its mode is {checking.link.mode}, not {mode}")
-
-    def status(self, invocation: Invocation) -> None:
-        """Raise NotAvailableError if the master is missing or there are no addresses to give."""
-        ipam.status(invocation)
-        master_status(invocation)
-
-
-def _mode(config: Section) -> str:
-    mode = config.text("mode") or _MODES[0]
-    if mode not in _MODES:
-        raise config.refusal("mode", f"one of {', '.join(_MODES)}")
-    return mode

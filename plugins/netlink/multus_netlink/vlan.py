@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING
 
 from multus.errors import IOFailureError
 from multus_netlink import ipam
-from multus_netlink.allocation import read_dns, result_of
 from multus_netlink.configuration import Section
-from multus_netlink.interface import Adding, Checking, configure
-from multus_netlink.made import MadeInterface
-from multus_netlink.masters import KEYS, check_master, find_master, make_on, master_status
+from multus_netlink.interface import Checking
+from multus_netlink.masters import KEYS, OnMaster, attach, check_master, find_master
 
 if TYPE_CHECKING:
     from multus.types.invocation import Invocation
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 _LAST_ID = 4094
 
 
-class Vlan(MadeInterface):
+class Vlan(OnMaster):
     """Implements ``multus.hooks.delegates.LinkDelegate``."""
 
     keys = KEYS | {"vlanId"}
@@ -34,15 +32,7 @@ class Vlan(MadeInterface):
         """
         config = Section.of(invocation)
         ipam.require(invocation)
-        vlan_id = _read(config)
-        dns = read_dns(config.section("dns"))
-        with Adding(invocation) as adding:
-            master = find_master(adding.host, adding.pod, config)
-            link = make_on(adding, config, master, "vlan", data={"vlan_id": vlan_id})
-            allocation = adding.allocate(interface=0)
-            configure(adding.pod, link, invocation, allocation, settings=())
-            made = {"name": invocation.ifname, "mac": link.mac, "sandbox": invocation.netns}
-            return result_of(invocation, allocation._replace(dns=dns), [made])
+        return attach(invocation, "vlan", settings=(), data={"vlan_id": _read(config)})
 
     def check(self, invocation: Invocation) -> None:
         """The interface is up, on its master, with its tag, MTU, and the MAC, addresses and routes of the previous result.
@@ -61,11 +51,6 @@ class Vlan(MadeInterface):
                 raise IOFailureError(f"interface {invocation.ifname}: its VLAN is {found}, not {vlan_id}")
             if mtu and link.mtu != mtu:
                 raise IOFailureError(f"interface {invocation.ifname}: its MTU is {link.mtu}, not {mtu}")
-
-    def status(self, invocation: Invocation) -> None:
-        """Raise NotAvailableError if the master is missing or there are no addresses to give."""
-        ipam.status(invocation)
-        master_status(invocation)
 
 
 def _read(config: Section) -> int:
