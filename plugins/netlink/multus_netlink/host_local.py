@@ -11,7 +11,7 @@ from multus.protocol import addresses, environment
 from multus.types.result import IPConfig
 from multus_netlink.allocation import Allocation, read_routes, require_one_per_family, result_of
 from multus_netlink.configuration import Section, generic_args, require_all_served, require_served, unserved, valid_attachments
-from multus_netlink.leases import DEFAULT_FOLDER, Leases
+from multus_netlink.leases import DEFAULT_FOLDER, Leases, belongs
 from multus_netlink.ranges import Address, Range, RangeSet, candidates, describe, parse_address, range_of, read_sets
 
 if TYPE_CHECKING:
@@ -110,11 +110,11 @@ class HostLocal:
         try:
             sets = read_sets(Section.of(invocation))
             with _leases(invocation) as leases:
-                taken = leases.taken()
+                taken = leases.owners()
         except MultusError as exc:
             raise NotAvailableError(exc.msg) from exc
         for ranges in sets:
-            if all(str(address) in taken for address, _ in candidates(ranges, None)):
+            if all(address in taken for address, _ in candidates(ranges, None)):
                 raise NotAvailableError(f"no address is left in range set {describe(ranges)}")
 
 
@@ -164,12 +164,12 @@ def _reserve_asked(leases: Leases, ranges: RangeSet, address: Address, number: i
 
 
 def _next_free(leases: Leases, ranges: RangeSet, number: int, invocation: Invocation) -> tuple[Address, Range]:
-    for address in leases.of(invocation.container_id, invocation.ifname):
-        if range_of(ranges, address):
+    taken = leases.owners()
+    for address, owner in taken.items():
+        if belongs(owner, invocation.container_id, invocation.ifname) and range_of(ranges, address):
             raise InvalidConfigError(f"interface {invocation.ifname}: container {invocation.container_id} has {address} already")
-    taken = leases.taken()
     for address, found in candidates(ranges, leases.last(number)):
-        if str(address) not in taken and leases.reserve(address, invocation.container_id, invocation.ifname, number):
+        if address not in taken and leases.reserve(address, invocation.container_id, invocation.ifname, number):
             return address, found
     raise TryAgainLaterError(f"interface {invocation.ifname}: no address is left in range set {describe(ranges)}")
 

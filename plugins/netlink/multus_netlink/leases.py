@@ -1,7 +1,8 @@
 """The store of ``host-local`` on disk, shared with the binary: one file per address that is given away, one lock per network.
 
 ``<folder>/<address>`` holds container ID, CR LF, interface name; ``<folder>/last_reserved_ip.<set>`` the address that a range
-set gave away last; ``<folder>/lock`` is locked with flock by whoever reads or writes.
+set gave away last; ``<folder>/lock`` is locked with flock by whoever reads or writes.  An empty file of an address, seen under
+the lock, is what a killed writer or a crash of the machine has left: nobody has that address.
 """
 
 from __future__ import annotations
@@ -46,23 +47,22 @@ class Leases:
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None) -> None:
         os.close(self._lock)
 
-    def taken(self) -> frozenset[str]:
-        """The names of all files of the store, those of the addresses that are given away among them."""
-        try:
-            return frozenset(os.listdir(self._folder))
-        except OSError as exc:
-            raise IOFailureError(f"{self._what}cannot list the address store {self._folder}: {exc.strerror}") from exc
+    def owners(self) -> dict[Address, str]:
+        """Who has each address that is given away, as ``belongs`` reads it."""
+        return {address: owner for address, owner in self._files() if owner}
 
     def reserve(self, address: Address, container_id: str, ifname: str, set_number: int) -> bool:
         """Give an address away; False: somebody has it."""
         path = os.path.join(self._folder, str(address))
         try:
             try:
-                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            except FileExistsError:
+                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except IsADirectoryError:
                 return False
             try:
                 try:
+                    if os.fstat(fd).st_size:
+                        return False
                     os.write(fd, _owner(container_id, ifname).encode())
                 finally:
                     os.close(fd)
@@ -79,9 +79,8 @@ class Leases:
         return parse_address(self._content(f"last_reserved_ip.{set_number}"))
 
     def of(self, container_id: str, ifname: str) -> tuple[Address, ...]:
-        """The addresses of an attachment.  Old files name no interface: they are of all of the container's."""
-        owners = (_owner(container_id, ifname), container_id.strip())
-        return tuple(address for address, owner in self._owners() if owner in owners)
+        """The addresses of an attachment."""
+        return tuple(address for address, owner in self.owners().items() if belongs(owner, container_id, ifname))
 
     def release(self, addresses: Collection[Address]) -> None:
         """Take addresses back."""
@@ -90,7 +89,7 @@ class Leases:
 
     def release_of(self, container_id: str, ifname: str) -> None:
         """Take back all addresses of an attachment; only if it has none by interface, those by container alone."""
-        owners = list(self._owners())
+        owners = self._files()
         for wanted in (_owner(container_id, ifname), container_id.strip()):
             found = [address for address, owner in owners if owner == wanted]
             if found:
@@ -100,10 +99,15 @@ class Leases:
     def release_all_but(self, attachments: Collection[tuple[str, str]]) -> None:
         """Take back every address that belongs to none of these container IDs and interface names."""
         kept = {_owner(*each) for each in attachments} | {container_id for container_id, _ in attachments}
-        self.release([address for address, owner in self._owners() if owner not in kept])
+        self.release([address for address, owner in self._files() if owner not in kept])
 
-    def _owners(self) -> list[tuple[Address, str]]:
-        named = [(name, parse_address(name)) for name in self.taken()]
+    def _files(self) -> list[tuple[Address, str]]:
+        """The address and the owner of each file of an address."""
+        try:
+            names = os.listdir(self._folder)
+        except OSError as exc:
+            raise IOFailureError(f"{self._what}cannot list the address store {self._folder}: {exc.strerror}") from exc
+        named = [(name, parse_address(name)) for name in names]
         return [(address, self._content(name)) for name, address in named if address is not None]
 
     def _content(self, name: str) -> str:
@@ -124,6 +128,11 @@ class Leases:
             files.remove(os.path.join(self._folder, name))
         except OSError as exc:
             raise IOFailureError(f"{self._what}cannot take {name} in {self._folder} back: {exc.strerror}") from exc
+
+
+def belongs(owner: str, container_id: str, ifname: str) -> bool:
+    """Whether an owner is this attachment.  Old files name no interface: they are of all of the container's."""
+    return owner in (_owner(container_id, ifname), container_id.strip())
 
 
 def _owner(container_id: str, ifname: str) -> str:

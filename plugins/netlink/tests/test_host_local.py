@@ -242,6 +242,20 @@ def test_a_folder_of_an_addresss_name_is_nobodys(network: Network) -> None:
         assert (leases.of("c1", "net1"), leases.reserve(address, "c1", "net1", 0)) == ((), False)
 
 
+def test_an_address_whose_file_is_empty_is_nobodys(network: Network) -> None:
+    """Its writer was killed before it wrote, or the machine crashed before the disk had it: no DEL would ever take it back."""
+    for last in range(2, 7):
+        network.add(f"c{last}")
+    (network.folder / "net" / "10.1.0.4").write_text("")
+    PLUGIN.status(network.call("STATUS"))
+    assert network.add("c9") == ["10.1.0.4/29"]
+    assert network.store()["10.1.0.4"] == "c9\r\nnet1"
+    (network.folder / "net" / "10.1.0.5").write_text("")
+    assert network.add("c10", runtimeConfig={"ips": ["10.1.0.5/29"]}) == ["10.1.0.5/29"]
+    with pytest.raises(TryAgainLaterError):
+        network.add("c11")
+
+
 @needs_binary
 def test_each_implementation_sees_and_frees_the_others_addresses(network: Network) -> None:
     assert network.add("c1") == ["10.1.0.2/29"]
