@@ -32,7 +32,7 @@ _OPTIONAL = ("gc", "status")
 class InProcessExecution:
     """Runs delegates that are Python objects; one for a process.
 
-    With ``delegatePreference: binary`` only where no binary has the type's name, so that installing a package never
+    With the preference ``binary`` only where no binary has the type's name, so that installing a package never
     shadows one; with ``in-process`` first, unless the object declines the configuration.  Whatever the object raises,
     and whatever it leaves changed in its thread, is the failure of this one call.
 
@@ -49,7 +49,7 @@ class InProcessExecution:
 
     def multus_invoke_delegate(self, invocation: Invocation, delegate: Delegate, config: MultusConfig) -> Outcome | None:
         has_binary = self._programs.find(invocation.type, invocation.path) is not None
-        if has_binary and config.delegate_preference == "binary":
+        if has_binary and (delegate.preference or config.delegate_preference) == "binary":
             return None
         found = self._registry.delegate(invocation.type)
         if found is None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from multus.types.invocation import Call
 
 RESULT_KIND = "cniCacheV1"
+_REFERENCE_PREFERENCE = "binary"
+"""The reference knows nothing but binaries."""
 
 
 def to_element(attachment: Attachment) -> dict[str, object]:
@@ -94,6 +96,7 @@ def from_reference(element: object, index: int, call: Call) -> Attachment:
             is_cluster_network=index == 0,
             device_id=device_id,
             resource_name=members.text(document, "resourceName"),
+            preference=_REFERENCE_PREFERENCE,
         ),
         container_id=call.container_id,
         netns=call.netns,
@@ -138,7 +141,7 @@ def from_result_file(document: Mapping[str, object], primary_ifname: str) -> Att
         attachment = _from_exact(exact, container_id)
         return attachment._replace(result=result_of(document, attachment.delegate.conf.cni_version))
     conf = conflists.parse(_decode(document, "config"), where="the recorded configuration", default_name=network)
-    delegate = Delegate(network, conf, is_cluster_network=ifname == primary_ifname)
+    delegate = Delegate(network, conf, is_cluster_network=ifname == primary_ifname, preference=_REFERENCE_PREFERENCE)
     return with_result_file(Attachment(delegate, container_id, "", ifname), document)
 
 
@@ -182,6 +185,7 @@ def _exact(attachment: Attachment) -> dict[str, object]:
         "auxiliary": delegate.is_auxiliary,
         "deviceID": delegate.device_id,
         "resourceName": delegate.resource_name,
+        "delegatePreference": delegate.preference,
         "deviceInfo": None if attachment.device_info is None else dict(attachment.device_info),
         "failed": attachment.has_failed,
         "selection": None if delegate.selection is None else _selection_document(delegate.selection),
@@ -208,6 +212,7 @@ def _from_exact(exact: object, container_id: str) -> Attachment:
             is_auxiliary=members.flag(document, "auxiliary"),
             device_id=members.text(document, "deviceID"),
             resource_name=members.text(document, "resourceName"),
+            preference=members.text(document, "delegatePreference"),
         ),
         container_id=container_id,
         netns=members.text(document, "netns"),

@@ -36,6 +36,8 @@ class Delegate(NamedTuple):
     """The auxiliary chain: it runs on the cluster network's interface and makes none of its own."""
     device_id: str = ""
     resource_name: str = ""
+    preference: str = ""
+    """The ``delegatePreference`` of its ADD, by which CHECK and DEL go as well; empty: that of the configuration."""
 
 
 class Attachment(NamedTuple):

@@ -68,6 +68,7 @@ def _attachments(draw: st.DrawFn) -> Attachment:
         is_auxiliary=draw(st.booleans()),
         device_id=draw(st.text(max_size=8)),
         resource_name=draw(st.text(max_size=8)),
+        preference=draw(st.sampled_from(("", "binary", "in-process"))),
     )
     return Attachment(
         delegate=delegate,

@@ -187,6 +187,14 @@ def test_invoke_delegate_prefers_the_binary_unless_told_otherwise() -> None:
     assert execution.multus_invoke_delegate(invocation(), DELEGATE, IN_PROCESS_FIRST) == Outcome(Result(ADDRESS))
 
 
+@pytest.mark.parametrize("command", ["CHECK", "DEL"])
+def test_invoke_delegate_goes_by_the_preference_that_the_network_was_attached_with(command: str) -> None:
+    execution = in_process(Recording(), "fake-a")
+    by_binary, in_our_process = (DELEGATE._replace(preference=each) for each in ("binary", "in-process"))
+    assert execution.multus_invoke_delegate(invocation(command), by_binary, IN_PROCESS_FIRST) is None
+    assert execution.multus_invoke_delegate(invocation(command), in_our_process, BINARY_FIRST) == Outcome()
+
+
 def test_invoke_delegate_leaves_it_to_the_binary_when_the_object_declines() -> None:
     found = Recording(accepted=False)
     assert in_process(found, "fake-a").multus_invoke_delegate(invocation(), DELEGATE, IN_PROCESS_FIRST) is None

@@ -131,6 +131,7 @@ def test_the_requests_in_an_element_of_the_reference_are_kept_and_become_capabil
         ),
         device_id="0000:01",
         resource_name="ex.com/nic",
+        preference="binary",
     )
     assert read.ifname == "web0"
     assert read.capability_args == {
@@ -163,7 +164,8 @@ def test_a_results_file_of_the_reference_is_an_attachment() -> None:
     }
     conf = conflists.parse(LIST, where="a test", default_name="blue")
     expected = Attachment(
-        Delegate("blue", conf, is_cluster_network=True), "c1", "/n", "eth0", (("A", "b"),), {"mac": "x"}, Result({"cniVersion": "1.0.0"}),
+        Delegate("blue", conf, is_cluster_network=True, preference="binary"),
+        "c1", "/n", "eth0", (("A", "b"),), {"mac": "x"}, Result({"cniVersion": "1.0.0"}),
     )
     assert expected == records.from_result_file(document, "eth0")
     assert not records.from_result_file(document, "eth1").delegate.is_cluster_network
