@@ -409,6 +409,11 @@ def test_undeclared_capability_fails_where_strictness_is_asked_for() -> None:
     assert (error.code, "asks for mac" in error.msg) == (7, True)
 
 
+def test_an_attachment_keeps_the_preference_it_is_made_with() -> None:
+    attachments = planned(a_world("blue"), delegatePreference="in-process").attachments
+    assert {each.delegate.preference for each in attachments} == {"in-process"}
+
+
 # --- The auxiliary chain ---
 
 
