@@ -219,16 +219,15 @@ class _Call:
         wait_end = min(begun + self._wait_s, self._end)
         problem = ""
         while True:
-            try:
-                said = self._daemon.problem("/readyz", wait_end)
-                if not said:
+            said = self._daemon.problem("/readyz", wait_end)
+            if not said:
+                try:
                     return self._ask(body)
-            except _Unreachable as exc:
-                said = str(exc)
-            now = self._clock.monotonic()
-            if not problem or now < wait_end:  # a question that the end of the wait cuts off tells less than the one before
-                problem = said
-            if now + INTERVAL_S >= wait_end:
+                except _Unreachable as exc:
+                    problem = str(exc)
+            elif not problem or self._clock.monotonic() < wait_end:
+                problem = said  # one that the end of the wait cut off would tell less than the one before
+            if self._clock.monotonic() + INTERVAL_S >= wait_end:
                 raise TryAgainLaterError(f"{self._daemon} is not ready, waited {wait_end - begun:.1f} s: {problem}")
             self._clock.sleep(INTERVAL_S)
 

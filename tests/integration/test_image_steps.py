@@ -15,18 +15,19 @@ UNCHECKED = 0b01
 """Flags of bytecode that is never compared with its source.  Spec: PEP 552."""
 
 
-def built() -> list[Path]:
-    """What builds have left among the sources."""
-    return sorted(path for folder in (ROOT, *ROOT.glob("plugins/*")) for path in (folder / "build").rglob("*"))
+def built() -> list[tuple[Path, int]]:
+    """What builds have left among the sources, and when."""
+    left = (path for folder in (ROOT, *ROOT.glob("plugins/*")) for path in (folder / "build").rglob("*"))
+    return sorted((path, path.stat().st_mtime_ns) for path in left)
 
 
 @pytest.fixture(scope="module")
-def built_before() -> list[Path]:
+def built_before() -> list[tuple[Path, int]]:
     return built()
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory, built_before: list[Path]) -> Path:
+def environment(tmp_path_factory: pytest.TempPathFactory, built_before: list[tuple[Path, int]]) -> Path:
     """Without what others made: 12 s instead of a minute."""
     target = tmp_path_factory.mktemp("image") / "multus-cni"
     subprocess.run(
@@ -58,7 +59,7 @@ def test_every_module_is_compiled_and_never_compared_with_its_source(environment
         assert int.from_bytes(compiled.read_bytes()[4:8], "little") == UNCHECKED, source
 
 
-def test_the_sources_are_left_as_they_were(built_before: list[Path], environment: Path) -> None:
+def test_the_sources_are_left_as_they_were(built_before: list[tuple[Path, int]], environment: Path) -> None:
     """Builds in the middle of a checkout leave folders that later installations would take for sources."""
     assert built() == built_before
 

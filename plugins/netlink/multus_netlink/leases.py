@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from typing import TYPE_CHECKING, Self
 
 from multus import files
@@ -49,20 +50,24 @@ class Leases:
 
     def owners(self) -> dict[Address, str]:
         """Who has each address that is given away, as ``belongs`` reads it."""
-        return {address: owner for address, owner in self._files() if owner}
+        return {
+            address: owner
+            for address, owner in self._files()
+            if owner or not _is_abandoned(os.path.join(self._folder, str(address)))
+        }
 
     def reserve(self, address: Address, container_id: str, ifname: str, set_number: int) -> bool:
         """Give an address away; False: somebody has it."""
         path = os.path.join(self._folder, str(address))
         try:
+            if _is_abandoned(path):
+                files.remove(path)
             try:
-                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            except IsADirectoryError:
+                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            except FileExistsError:
                 return False
             try:
                 try:
-                    if os.fstat(fd).st_size:
-                        return False
                     os.write(fd, _owner(container_id, ifname).encode())
                 finally:
                     os.close(fd)
@@ -128,6 +133,15 @@ class Leases:
             files.remove(os.path.join(self._folder, name))
         except OSError as exc:
             raise IOFailureError(f"{self._what}cannot take {name} in {self._folder} back: {exc.strerror}") from exc
+
+
+def _is_abandoned(path: str) -> bool:
+    """Whether a file of the store is one that its writer did not come to write."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(found.st_mode) and not found.st_size
 
 
 def belongs(owner: str, container_id: str, ifname: str) -> bool:

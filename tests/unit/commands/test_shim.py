@@ -434,6 +434,19 @@ def test_reason_is_told_though_the_last_question_runs_out_of_time() -> None:
     assert error["msg"].endswith(" is not ready, waited 1.0 s: timed out")
 
 
+def test_late_word_of_the_daemon_is_told_and_not_an_earlier_trouble() -> None:
+    class Slow(FakeDaemon):
+        def connect(self, path: str) -> Connection:
+            connection = super().connect(path)
+            if self.targets == ["/readyz"]:
+                self.clock.now += 5
+            return connection
+
+    refusal = wire.response(503, [], b'{"code": 11, "msg": "the daemon is stopping"}')
+    daemon = Slow(refusals=[FileNotFoundError(2, "No such file or directory")], readyz=READY, cni=refusal)
+    assert run("ADD", {"shimDeadline": 2}, daemon).error["msg"].endswith(": the daemon is stopping")
+
+
 def test_long_reason_is_cut() -> None:
     error = run("STATUS", daemon=FakeDaemon(readyz=wire.response(500, [], b"x" * 1000))).error
     assert error["msg"].endswith(": " + "x" * 200)
