@@ -131,8 +131,7 @@ class Journal:
         attachment = records.from_element(element, call.container_id)
         if attachment is not None:
             document = self._result_document(attachment)
-            version = attachment.delegate.conf.cni_version
-            return attachment._replace(result=None if document is None else records.result_of(document, version))
+            return attachment if document is None else records.with_own_result_file(attachment, document)
         attachment = records.from_reference(element, index, call)
         if not attachment.ifname:
             attachment = attachment._replace(ifname=self._cached_ifname(attachment.network, call.container_id))

@@ -204,7 +204,8 @@ def _attach(attachment: Attachment, context: Context) -> Attachment:
     prev_result = None
     if delegate.is_cluster_network and context.config.prev_result is not None:
         prev_result = results.parse(context.config.prev_result, context.config.cni_version)
-    return attachment._replace(result=networks.add(attachment, context, prev_result))
+    result, runners = networks.add(attachment, context, prev_result)
+    return attachment._replace(result=result, runners=runners)
 
 
 def _publish_device_info(delegate: Delegate, path: str, context: Context) -> None:

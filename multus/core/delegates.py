@@ -284,7 +284,7 @@ def bind(delegate: Delegate, ifname: str, context: Context) -> Attachment:
     call = context.call
     device_info_file = context.device_info.path(delegate.name, call.container_id, ifname)
     return Attachment(
-        delegate._replace(preference=delegate.preference or context.config.delegate_preference),
+        delegate._replace(preference=context.config.delegate_preference),
         call.container_id,
         call.netns,
         ifname,

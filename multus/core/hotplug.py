@@ -73,8 +73,8 @@ def _add(plug: Plug, context: Context) -> Attached:
         raise MultusError(f"interface name {attachment.ifname!r} is taken in {attachment.netns}")
     context.journal.write(attachment.container_id, (*recorded, attachment))
     try:
-        result = networks.add(attachment, context)
-        attachment = attachment._replace(result=result)
+        result, runners = networks.add(attachment, context)
+        attachment = attachment._replace(result=result, runners=runners)
         context.journal.write_result(attachment)
     except BaseException as exc:
         tried = attachment._replace(has_failed=isinstance(exc, MultusError) and exc.attached_nothing)

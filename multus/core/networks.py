@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from multus.types.result import Result
 
 
-def add(attachment: Attachment, context: Context, prev_result: Result | None = None) -> Result:
-    """Run ADD of each plugin in order, each with the result of the one before; the last result.
+def add(attachment: Attachment, context: Context, prev_result: Result | None = None) -> tuple[Result, tuple[str, ...]]:
+    """Run ADD of each plugin in order, each with the result of the one before; the last result, and who has run each.
 
     Args:
         prev_result: What the first plugin gets, when Multus itself was called in a chain.
@@ -33,18 +33,21 @@ def add(attachment: Attachment, context: Context, prev_result: Result | None = N
     """
     conf = attachment.delegate.conf
     result = prev_result
+    runners = []
     for index, plugin in enumerate(conf.plugins):
         given = None if result is None else results.convert(result, conf.cni_version)
         try:
-            result = _invoke(CNICommand.ADD, attachment, plugin, context, given).result
+            outcome = _invoke(CNICommand.ADD, attachment, plugin, context, given)
         except (DelegateError, DelegateNotFoundError) as exc:
             exc.attached_nothing = index == 0 and (isinstance(exc, DelegateNotFoundError) or exc.is_answer)
             raise
+        result = outcome.result
         if result is None:
             raise MultusError(f"plugin {plugin.type!r} answered ADD without a result")
+        runners.append(outcome.runner)
     if result is None:
         raise MultusError(f"network {conf.name!r} has no plugin")
-    return result
+    return result, tuple(runners)
 
 
 def delete(attachment: Attachment, context: Context) -> tuple[str, ...]:
@@ -58,9 +61,9 @@ def delete(attachment: Attachment, context: Context) -> tuple[str, ...]:
     conf = attachment.delegate.conf
     prev_result = _previous(attachment, "0.4.0")
     links: tuple[str, ...] = ()
-    for plugin in reversed(conf.plugins):
+    for plugin, runner in reversed(_plugins(attachment)):
         try:
-            links += _invoke(CNICommand.DEL, attachment, plugin, context, prev_result).links
+            links += _invoke(CNICommand.DEL, attachment, plugin, context, prev_result, runner).links
         except DelegateNotFoundError:
             if attachment.result is not None:
                 raise
@@ -76,8 +79,8 @@ def check(attachment: Attachment, context: Context) -> None:
     if attachment.result is None:
         raise UnknownContainerError(f"no result of an ADD is recorded for interface {attachment.ifname!r}, so there is nothing to check")
     prev_result = results.convert(attachment.result, conf.cni_version)
-    for plugin in conf.plugins:
-        _invoke(CNICommand.CHECK, attachment, plugin, context, prev_result)
+    for plugin, runner in _plugins(attachment):
+        _invoke(CNICommand.CHECK, attachment, plugin, context, prev_result, runner)
 
 
 def status(delegate: Delegate, context: Context) -> None:
@@ -111,8 +114,18 @@ def collect(delegate: Delegate, attachments: Sequence[Mapping[str, str]], contex
     return failures
 
 
-def _invoke(command: CNICommand, attachment: Attachment, plugin: PluginConf, context: Context, prev_result: Result | None) -> Outcome:
-    conf = attachment.delegate.conf
+def _plugins(attachment: Attachment) -> list[tuple[PluginConf, str]]:
+    """The plugins in order, each with who has run its ADD; empty: that is not known."""
+    plugins = attachment.delegate.conf.plugins
+    runners = attachment.runners if len(attachment.runners) == len(plugins) else ("",) * len(plugins)
+    return list(zip(plugins, runners, strict=True))
+
+
+def _invoke(
+    command: CNICommand, attachment: Attachment, plugin: PluginConf, context: Context, prev_result: Result | None, runner: str = ""
+) -> Outcome:
+    delegate = attachment.delegate._replace(preference=runner or attachment.delegate.preference)
+    conf = delegate.conf
     pairs = attachment.generic_args if command is CNICommand.ADD else derive.renewed_args(attachment, context.call)
     invocation = Invocation(
         command,
@@ -128,7 +141,7 @@ def _invoke(command: CNICommand, attachment: Attachment, plugin: PluginConf, con
     log = context.log.bind(network=conf.name, plugin=plugin.type, ifname=attachment.ifname)
     event = f"delegate.{command.lower()}"
     try:
-        outcome = context.hooks.invoke_delegate(invocation, attachment.delegate, context.config)
+        outcome = context.hooks.invoke_delegate(invocation, delegate, context.config)
     except MultusError as exc:
         log.error(f"{event}.failed", seconds=f"{context.clock.monotonic() - start:.3f}", code=exc.code, error=exc)
         raise exc.prefixed(f"plugin {plugin.type!r}") from exc

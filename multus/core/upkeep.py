@@ -101,5 +101,5 @@ def _networks(recorded: dict[str, tuple[Attachment, ...]], context: Context) -> 
         context.log.warning("gc.configuration.unusable", error=exc)
     for attachments in recorded.values():
         for attachment in attachments:
-            found.setdefault(attachment.network, attachment.delegate)
+            found.setdefault(attachment.network, attachment.delegate._replace(preference=""))
     return found

@@ -96,7 +96,7 @@ class BinaryExecution:
             self._programs.forward(completed.stderr)
         if completed.status != 0:
             raise _failure(completed)
-        return Outcome(_result(completed, invocation) if invocation.command is CNICommand.ADD else None)
+        return Outcome(_result(completed, invocation), runner="binary") if invocation.command is CNICommand.ADD else Outcome()
 
 
 def _refusal(found: Any, invocation: Invocation) -> str:
@@ -127,7 +127,7 @@ def _call(found: Any, invocation: Invocation) -> Outcome:
         raise DelegateError(f"the in-process delegate answered ADD with {type(answer).__name__}, not with a Result")
     version = str(invocation.config.get("cniVersion") or "")
     try:
-        return Outcome(results.convert(results.parse(answer.document, version), version))
+        return Outcome(results.convert(results.parse(answer.document, version), version), runner="in-process")
     except MultusError as exc:
         raise DelegateError(f"the in-process delegate answered a result that is not valid: {exc.msg}") from exc
 

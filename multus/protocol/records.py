@@ -162,6 +162,14 @@ def with_result_file(attachment: Attachment, document: Mapping[str, object]) -> 
     )
 
 
+def with_own_result_file(attachment: Attachment, document: Mapping[str, object]) -> Attachment:
+    """The attachment of an element of ours with the result of its ADD, and with who ran it, as far as the results file has them."""
+    exact = document.get("attachment")
+    listed = exact.get("runners") if isinstance(exact, dict) else None
+    runners = tuple(listed) if isinstance(listed, list) and all(isinstance(each, str) for each in listed) else ()
+    return attachment._replace(result=result_of(document, attachment.delegate.conf.cni_version), runners=runners)
+
+
 def result_of(document: Mapping[str, object], default_version: str) -> Result | None:
     """The result in a results file, or in a file that is a bare result, as libcni once wrote; None: no result."""
     kind = document.get("kind")
@@ -187,6 +195,7 @@ def _exact(attachment: Attachment) -> dict[str, object]:
         "resourceName": delegate.resource_name,
         "delegatePreference": delegate.preference,
         "deviceInfo": None if attachment.device_info is None else dict(attachment.device_info),
+        "runners": list(attachment.runners),
         "failed": attachment.has_failed,
         "selection": None if delegate.selection is None else _selection_document(delegate.selection),
         "conf": {
@@ -220,6 +229,7 @@ def _from_exact(exact: object, container_id: str) -> Attachment:
         generic_args=members.pairs(document, "cniArgs"),
         capability_args=members.an_object(document.get("capabilityArgs"), "capabilityArgs"),
         device_info=None if device_info is None else members.an_object(device_info, "deviceInfo"),
+        runners=members.texts(document, "runners") or (),
         has_failed=members.flag(document, "failed"),
     )
 

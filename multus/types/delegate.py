@@ -37,7 +37,7 @@ class Delegate(NamedTuple):
     device_id: str = ""
     resource_name: str = ""
     preference: str = ""
-    """The ``delegatePreference`` of its ADD, by which CHECK and DEL go as well; empty: that of the configuration."""
+    """Who runs its plugins if both could, a word of ``delegatePreference``; empty: as the configuration says."""
 
 
 class Attachment(NamedTuple):
@@ -51,6 +51,8 @@ class Attachment(NamedTuple):
     capability_args: Mapping[str, object] = {}
     result: Result | None = None
     device_info: Mapping[str, object] | None = None
+    runners: tuple[str, ...] = ()
+    """Who has run the ADD of each plugin, as ``Outcome.runner`` says; none before it is attached."""
     has_failed: bool = False
     """Its ADD failed by the word of its first plugin: there may be nothing to detach."""
 

@@ -71,6 +71,8 @@ class Outcome(NamedTuple):
     result: Result | None = None
     links: tuple[str, ...] = ()
     """DEL: links of the pod's namespace that are still to be removed; Multus does that, for all networks of a pod at once."""
+    runner: str = ""
+    """ADD: who has run it, ``binary`` or ``in-process``, and is to run the other verbs; empty: by preference."""
 
 
 class Completed(NamedTuple):

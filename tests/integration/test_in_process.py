@@ -97,32 +97,46 @@ def test_a_network_that_fails_takes_back_those_before_it(node: ThickNode) -> Non
     assert {} == node.remains()
 
 
-@pytest.mark.parametrize("preferences", [("binary", "in-process"), ("in-process", "binary")])
-def test_what_has_attached_a_pod_checks_and_detaches_it(thick_node: ThickNode, preferences: tuple[str, str]) -> None:
-    """Host ports are kept by iptables or by nftables: what is left of them leads to the next pod that gets the address."""
+@pytest.mark.parametrize(
+    ("before", "after", "runner"),
+    [
+        (("binary", True), ("in-process", True), "binary"),
+        (("in-process", True), ("binary", True), "in-process"),
+        (("binary", False), ("binary", True), "in-process"),
+    ],
+    ids=["other preference", "other preference back", "binaries installed later"],
+)
+def test_what_has_attached_a_pod_checks_and_detaches_it(
+    thick_node: ThickNode, tmp_path: Path, before: tuple[str, bool], after: tuple[str, bool], runner: str
+) -> None:
+    """Host ports are kept by iptables or by nftables: what is left of them leads to the next pod that gets the address.
+
+    Before and after: ``delegatePreference``, and whether there are binaries.
+    """
     if not all(os.path.exists(os.path.join(PLUGIN_FOLDER, each)) for each in ("bridge", "portmap")):
         pytest.skip(f"no bridge and portmap in {PLUGIN_FOLDER}")
+
+    def restart(preference: str, has_binaries: bool) -> None:
+        assert 0 == thick_node.stop()
+        thick_node.plugin_folder = PLUGIN_FOLDER if has_binaries else str(tmp_path)
+        thick_node.settings.update(delegatePreference=preference, binDir=thick_node.plugin_folder)
+        thick_node.start()
+
     bridge = {"type": "bridge", "bridge": "br-web", "isGateway": True, "ipam": thick_node.host_local("10.43.0.0/24")}
     thick_node.add_network("web", bridge, {"type": "portmap", "capabilities": {"portMappings": True}})
     rules = "iptables-save; nft list ruleset"
-    restart(thick_node, preferences[0])
+    restart(*before)
     with thick_node.pod("web", [{"name": "web", "portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}]) as pod:
         assert "" == thick_node.attach(pod).error
-        assert (preferences[0] == "in-process") is ("table ip multus" in thick_node.namespace.run("sh", "-c", rules))
-        restart(thick_node, preferences[1])
-        if preferences[0] == "in-process":  # portmap's binary of release 1.1 finds fault with its own rules
+        assert (runner == "in-process") is ("table ip multus" in thick_node.namespace.run("sh", "-c", rules))
+        restart(*after)
+        if runner == "in-process":  # portmap's binary of release 1.1 finds fault with its own rules
             assert "" == thick_node.call("CHECK", pod).error
         assert "8080" in thick_node.namespace.run("sh", "-c", rules)
         assert "" == thick_node.detach(pod).error
         assert "8080" not in thick_node.namespace.run("sh", "-c", rules)
         assert {} == pod.links()
-
-
-def restart(node: ThickNode, preference: str) -> None:
-    """End the daemon, and start it with another ``delegatePreference``."""
-    assert 0 == node.stop()
-    node.settings["delegatePreference"] = preference
-    node.start()
+    assert [] == thick_node.remains().get("leases", [])
 
 
 @pytest.mark.daemon_config(delegatePreference="in-process", maxParallelAttachments=4)

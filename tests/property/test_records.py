@@ -79,6 +79,7 @@ def _attachments(draw: st.DrawFn) -> Attachment:
         capability_args=draw(_objects),
         result=draw(_results),
         device_info=draw(st.none() | _objects),
+        runners=tuple(draw(st.lists(st.sampled_from(("", "binary", "in-process")), max_size=3))),
     )
 
 

@@ -78,6 +78,19 @@ def test_attachments_are_read_as_written_with_their_results(tmp_path: Path) -> N
     assert (attached, failed._replace(result=None)) == journal.read(call())
 
 
+@pytest.mark.parametrize(("listed", "expected"), [(["in-process"], ("in-process",)), (5, ()), ([5], ()), (None, ())])
+def test_who_has_run_an_add_is_read_with_its_result(tmp_path: Path, listed: object, expected: tuple[str, ...]) -> None:
+    journal, made = Journal(str(tmp_path)), attachment("blue", "net1")
+    journal.write("c1", (made,))
+    journal.write_result(made._replace(runners=("in-process",)))
+    path = tmp_path / "results" / "blue-c1-net1"
+    document = json.loads(path.read_bytes())
+    document["attachment"]["runners"] = listed
+    path.write_text(json.dumps(document))
+    (read,) = journal.read(call()) or ()
+    assert (read.runners, read.result) == (expected, made.result)
+
+
 def test_folders_and_files_are_for_root_alone(tmp_path: Path) -> None:
     journal = Journal(str(tmp_path / "lib" / "multus"))
     journal.write("c1", (attachment("a", "eth0"),))

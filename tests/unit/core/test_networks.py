@@ -11,7 +11,7 @@ from multus.testing.fakes import NETNS, ProgramCall
 from multus.testing.world import BIN, World
 from multus.types.config import ConfList
 from multus.types.delegate import Attachment, Delegate
-from multus.types.invocation import Completed, Outcome
+from multus.types.invocation import Completed, Invocation, Outcome
 from multus.types.result import Result
 
 VALID = [{"containerID": "c1", "ifname": "eth0"}]
@@ -39,6 +39,18 @@ def ran(world: World) -> list[tuple[str, str]]:
     return [(call.command, call.type) for call in world.programs.made]
 
 
+def asked(world: World) -> list[tuple[str, str, str]]:
+    """Verb, type and preference of each call of a plugin."""
+    seen: list[tuple[str, str, str]] = []
+
+    class Watching:
+        def multus_invoke_delegate(self, invocation: Invocation, delegate: Delegate, config: object) -> None:
+            seen.append((str(invocation.command), invocation.type, delegate.preference))
+
+    world.plugins.append(Watching())
+    return seen
+
+
 # --- ADD ---
 
 
@@ -56,7 +68,7 @@ def test_add_runs_in_order_and_each_plugin_gets_the_result_before_it() -> None:
 def test_last_result_is_the_networks() -> None:
     world = a_world()
     world.programs.answer("c", "ADD", a_result().document)
-    assert networks.add(attachment(), world.context()) == a_result()
+    assert networks.add(attachment(), world.context()) == (a_result(), ("binary", "binary", "binary"))
 
 
 def test_result_of_another_version_is_handed_on_in_the_lists_version() -> None:
@@ -165,6 +177,20 @@ def test_observer_is_told_of_each_call_also_of_one_that_fails() -> None:
 
 
 # --- DEL ---
+
+
+def test_each_plugin_is_checked_and_detached_by_who_has_run_its_add() -> None:
+    world = a_world()
+    seen = asked(world)
+    made = attachment(result=a_result())
+    made = made._replace(delegate=made.delegate._replace(preference="binary"), runners=("in-process", "binary", ""))
+    networks.check(made, world.context())
+    networks.delete(made, world.context())
+    checked = [("CHECK", "a", "in-process"), ("CHECK", "b", "binary"), ("CHECK", "c", "binary")]
+    assert seen == [*checked, *(("DEL", plugin, runner) for _, plugin, runner in reversed(checked))]
+    seen.clear()
+    networks.delete(made._replace(runners=("in-process",)), world.context())
+    assert {preference for _, _, preference in seen} == {"binary"}
 
 
 def test_del_runs_in_reverse_each_with_the_result_of_the_add() -> None:

@@ -83,7 +83,7 @@ def failure(completed: Completed) -> DelegateError:
 def test_invoke_delegate_runs_the_binary_with_parameters_and_configuration() -> None:
     execution, programs = binary(ADDRESS)
     outcome = execution.multus_invoke_delegate(invocation(vni=2**70), DELEGATE, BINARY_FIRST)
-    assert outcome == Outcome(Result(ADDRESS))
+    assert outcome == Outcome(Result(ADDRESS), runner="binary")
     (call,) = programs.made
     assert call.config == invocation(vni=2**70).config
     assert call.environment == {
@@ -176,7 +176,7 @@ def in_process(found: object, *types: str) -> InProcessExecution:
 
 def test_invoke_delegate_calls_the_object_where_no_binary_has_the_name() -> None:
     found = Recording()
-    assert in_process(found).multus_invoke_delegate(invocation(), DELEGATE, BINARY_FIRST) == Outcome(Result(ADDRESS))
+    assert in_process(found).multus_invoke_delegate(invocation(), DELEGATE, BINARY_FIRST) == Outcome(Result(ADDRESS), runner="in-process")
     assert found.calls == [("add", invocation())]
 
 
@@ -184,7 +184,7 @@ def test_invoke_delegate_prefers_the_binary_unless_told_otherwise() -> None:
     found = Recording()
     execution = in_process(found, "fake-a")
     assert execution.multus_invoke_delegate(invocation(), DELEGATE, BINARY_FIRST) is None
-    assert execution.multus_invoke_delegate(invocation(), DELEGATE, IN_PROCESS_FIRST) == Outcome(Result(ADDRESS))
+    assert execution.multus_invoke_delegate(invocation(), DELEGATE, IN_PROCESS_FIRST) == Outcome(Result(ADDRESS), runner="in-process")
 
 
 @pytest.mark.parametrize("command", ["CHECK", "DEL"])
@@ -264,7 +264,7 @@ def test_an_object_may_leave_out_what_is_optional() -> None:
         def delete(self, invocation: Invocation) -> None: ...
 
     execution = in_process(Small())
-    assert execution.multus_invoke_delegate(invocation(), DELEGATE, BINARY_FIRST) == Outcome(Result(ADDRESS))
+    assert execution.multus_invoke_delegate(invocation(), DELEGATE, BINARY_FIRST) == Outcome(Result(ADDRESS), runner="in-process")
     for command in ("DEL", "GC", "STATUS"):
         assert execution.multus_invoke_delegate(invocation(command), DELEGATE, BINARY_FIRST) == Outcome()
     with pytest.raises(DelegateError, match=r"^the in-process delegate has no method 'check'$"):
