@@ -12,7 +12,7 @@ class MultusError(Exception):
 
     code = 999
     attached_nothing = False
-    """Of an ADD: the network's first plugin has answered that it failed, so there may be nothing to detach."""
+    """Of an ADD: the network's first plugin has answered that it failed, or never ran, so there may be nothing to detach."""
 
     def __init__(self, msg: str, details: str = "") -> None:
         super().__init__(msg, details)

@@ -113,6 +113,12 @@ class Journal:
         with_results = {attachment.container_id for _, attachment in self.results() if attachment is not None}
         return tuple(sorted(recorded | with_results))
 
+    def damaged(self) -> frozenset[str]:
+        """The IDs of containers whose record was put aside, and which have not been detached since."""
+        prefix = _damaged_prefix("").removesuffix("-")
+        names = [name.removeprefix(prefix) for name in self._files(self._folder) if name.startswith(prefix)]
+        return frozenset(name.rpartition("-")[0] for name in names)
+
     def results(self) -> tuple[tuple[str, Attachment | None], ...]:
         """Path and attachment of every results file, by file name; None: the file does not tell an attachment."""
         return tuple((os.path.join(self._results, name), self._result(name, "eth0")) for name in self._files(self._results))

@@ -70,7 +70,9 @@ class Processes:
                 return _run(path, environment, stdin, self._timeout_s, self._root, self._running)
             except OSError as exc:
                 if exc.errno != errno.ETXTBSY or tries == _BUSY_TRIES:
-                    raise IOFailureError(f"{path} cannot be run: {exc.strerror}") from exc
+                    error = IOFailureError(f"{path} cannot be run: {exc.strerror}")
+                    error.attached_nothing = True
+                    raise error from exc
             self._sleep(_BUSY_INTERVAL_S)
             tries += 1
 
@@ -128,9 +130,11 @@ class Rooted:
 
 def _run(path: str, environment: Mapping[str, str], stdin: bytes, timeout_s: float, root: str, running: set[int]) -> Completed:
     """Spawn, exchange, reap.  The three pipes are closed whatever happens; meanwhile the process is among those that are running."""
-    pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
-    (child_in, to_child), (from_out, child_out), (from_err, child_err) = pipes
+    pipes: list[tuple[int, int]] = []
     try:
+        for _ in range(3):
+            pipes.append(os.pipe2(os.O_CLOEXEC))
+        (child_in, to_child), (from_out, child_out), (from_err, child_err) = pipes
         own_group: Any = {"setpgroup": 0} if timeout_s else {}  # to be killed as one
         with Rooted(root):
             pid = os.posix_spawn(

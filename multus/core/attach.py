@@ -7,7 +7,7 @@ between, a later DEL knows what there is to do.
 from __future__ import annotations
 
 from multus.core import delegates, networks, pods, routes, statuses
-from multus.core.detach import detach, raise_all
+from multus.core.detach import detach, outside_own_netns, raise_all
 from multus.errors import InvalidNetnsError, MultusError, ObjectNotFoundError
 from multus.protocol import results
 from multus.types.named import NamedTuple
@@ -190,14 +190,16 @@ def _finish_undoing(context: Context) -> None:
         if all(attachment.result is not None for attachment in recorded):
             raise MultusError(f"container {context.call.container_id!r} is attached already, it needs DEL first")
     context.log.warning("add.undoes.earlier", attachments=len(recorded))
-    raise_all(detach(recorded, context))
+    raise_all(detach(outside_own_netns(recorded, context), context))
 
 
 def _attach(attachment: Attachment, context: Context) -> Attachment:
     """Run ADD of one network; the attachment with its result."""
     delegate = attachment.delegate
     if not delegate.is_auxiliary and context.netns.has_link(attachment.netns, attachment.ifname):
-        raise MultusError(f"interface name {attachment.ifname!r} is taken in {attachment.netns}")
+        taken = MultusError(f"interface name {attachment.ifname!r} is taken in {attachment.netns}")
+        taken.attached_nothing = True
+        raise taken
     info_file = _published_info_file(attachment)
     if info_file and delegate.resource_name:
         _publish_device_info(delegate, info_file, context)

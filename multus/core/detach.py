@@ -38,6 +38,16 @@ def detach(attachments: Sequence[Attachment], context: Context, *, is_undo: bool
     return detaching.failures
 
 
+def outside_own_netns(attachments: tuple[Attachment, ...], context: Context) -> tuple[Attachment, ...]:
+    """The same, but for the namespace of those whose recorded path leads to our own by now: there nothing is theirs.
+
+    A path below ``/proc`` is another process's once the container's has ended.
+    """
+    if context.call.netns_override:
+        return attachments
+    return tuple(each._replace(netns="") if each.netns and context.netns.is_own(each.netns) else each for each in attachments)
+
+
 def one(attachment: Attachment, context: Context) -> None:
     """Run DEL of one network to its end, and forget its result; the record is the caller's.
 

@@ -38,8 +38,9 @@ def add(attachment: Attachment, context: Context, prev_result: Result | None = N
         given = None if result is None else results.convert(result, conf.cni_version)
         try:
             outcome = _invoke(CNICommand.ADD, attachment, plugin, context, given)
-        except (DelegateError, DelegateNotFoundError) as exc:
-            exc.attached_nothing = index == 0 and (isinstance(exc, DelegateNotFoundError) or exc.is_answer)
+        except MultusError as exc:
+            has_not_run = exc.attached_nothing or isinstance(exc, DelegateNotFoundError)
+            exc.attached_nothing = index == 0 and (has_not_run or (isinstance(exc, DelegateError) and exc.is_answer))
             raise
         result = outcome.result
         if result is None:

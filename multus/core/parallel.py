@@ -33,9 +33,14 @@ def side_by_side(steps: Sequence[Callable[[], None]], limit: int) -> None:
                 with lock:
                     failures[position] = exc
 
-    helpers = [threading.Thread(target=work, name=f"attach-{number}", daemon=True) for number in range(min(limit, len(steps)) - 1)]
-    for helper in helpers:
-        helper.start()
+    helpers: list[threading.Thread] = []
+    for number in range(min(limit, len(steps)) - 1):
+        helper = threading.Thread(target=work, name=f"attach-{number}", daemon=True)
+        try:
+            helper.start()
+        except RuntimeError:  # no more threads: those that there are do it all
+            break
+        helpers.append(helper)
     work()
     for helper in helpers:
         helper.join()

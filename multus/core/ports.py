@@ -88,6 +88,10 @@ class Journal(Protocol):
         """The IDs of all containers with a record or a result."""
         ...
 
+    def damaged(self) -> frozenset[str]:
+        """The IDs of containers whose record was damaged: what is read of them may not be all that they have."""
+        ...
+
 
 class IntentStore(Protocol):
     """DELs that a shim could not deliver.  Raises IOFailureError."""

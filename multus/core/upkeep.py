@@ -60,14 +60,18 @@ def collect(context: Context) -> None:
         wanted = _networks(recorded, context)
         failures: list[MultusError] = []
         alive = context.config.valid_attachments
+        counted = frozenset(recorded) if alive is None else frozenset(container_id for container_id, _ in alive)
         if alive is not None:
-            counted = frozenset(container_id for container_id, _ in alive)
             for container_id in [container_id for container_id in recorded if container_id not in counted]:
                 failures += _detach(container_id, recorded.pop(container_id), context)
             try:
                 context.device_info.prune(counted | recorded.keys())
             except MultusError as exc:
                 failures.append(exc)
+        doubtful = context.journal.damaged() & counted
+        if doubtful:
+            failures.append(_doubt(doubtful))
+            wanted = {}
         unrecorded = [] if alive is None else [(container_id, ifname) for container_id, ifname in alive if container_id not in recorded]
         for name, delegate in wanted.items():
             valid = [
@@ -85,7 +89,15 @@ def _detach(container_id: str, attachments: tuple[Attachment, ...], context: Con
     """Detach a stale container; its failures name its pod, as ``CNI_ARGS`` named it at ADD."""
     pairs = attachments[0].generic_args if attachments else ()
     _, pod = environment.parse_generic_args(environment.format_generic_args(pairs), lenient=True)
+    attachments = detach.outside_own_netns(attachments, context)
     return detach.detach(attachments, context._replace(call=context.call._replace(container_id=container_id, pod=pod)))
+
+
+def _doubt(container_ids: frozenset[str]) -> MultusError:
+    return MultusError(
+        f"the record of containers {', '.join(map(repr, sorted(container_ids)))} was damaged, so no network can be told all valid "
+        "attachments, and none is collected until their pods are gone"
+    )
 
 
 def _recorded(container_id: str, context: Context) -> tuple[Attachment, ...]:

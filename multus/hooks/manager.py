@@ -146,7 +146,7 @@ class _PluggyRelay:
             answer: object = getattr(self._hook, name)(**arguments)
         except MultusError:
             raise
-        except Exception as exc:
+        except (Exception, SystemExit) as exc:  # a plugin that leaves would leave with success
             raise MultusError(f"a plugin failed in {name}: {type(exc).__name__}: {exc}") from exc
         return answer
 

@@ -81,6 +81,7 @@ class FakeJournal:
         self.records: dict[str, tuple[Attachment, ...]] = {}
         self.results: dict[tuple[str, str, str], Attachment] = {}
         """By container ID, network and interface."""
+        self.damaged_ids: set[str] = set()
 
     def write(self, container_id: str, attachments: tuple[Attachment, ...]) -> None:
         self.calls.note("journal.write", container_id, attachments)
@@ -115,9 +116,12 @@ class FakeJournal:
         self.calls.note("journal.containers")
         return tuple(sorted({*self.records, *(container_id for container_id, _, _ in self.results)}))
 
+    def damaged(self) -> frozenset[str]:
+        return frozenset(self.damaged_ids)
+
     def _with_result(self, attachment: Attachment) -> Attachment:
         recorded = self.results.get(_key(attachment))
-        return attachment if recorded is None else attachment._replace(result=recorded.result)
+        return attachment if recorded is None else attachment._replace(result=recorded.result, runners=recorded.runners)
 
 
 class DefaultRoute(NamedTuple):

@@ -137,6 +137,17 @@ def test_a_damaged_record_is_put_aside_and_rebuilt_from_the_results(tmp_path: Pa
     assert tuple(attached) == journal.read(call())
 
 
+def test_damaged_containers_are_those_with_a_record_put_aside_until_they_are_detached(tmp_path: Path) -> None:
+    journal = Journal(str(tmp_path))
+    assert journal.damaged() == frozenset()
+    for container_id in ("c1", "c-2"):
+        (tmp_path / container_id).write_text("{oops")
+        journal.read(call(container_id))
+    assert journal.damaged() == {"c1", "c-2"}
+    journal.write("c1", ())
+    assert journal.damaged() == {"c-2"}
+
+
 def test_a_damaged_record_without_results_is_no_record(tmp_path: Path) -> None:
     (tmp_path / "c1").write_text("{oops")
     assert Journal(str(tmp_path)).read(call()) is None

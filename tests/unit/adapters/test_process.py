@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from typing import TYPE_CHECKING
@@ -74,6 +75,24 @@ def test_an_empty_input_ends_at_once(tmp_path: Path) -> None:
 
 def test_a_child_that_a_signal_ended_has_its_negative_number(tmp_path: Path) -> None:
     assert Processes(never).run(script(tmp_path, "kill -KILL $$"), ENVIRON, b"") == Completed(-9, b"", b"")
+
+
+def test_no_pipe_is_left_open_when_there_are_too_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe2, made = os.pipe2, []
+
+    def two(flags: int) -> tuple[int, int]:
+        if len(made) == 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        made.append(pipe2(flags))
+        return made[-1]
+
+    monkeypatch.setattr(os, "pipe2", two)
+    with pytest.raises(IOFailureError, match="/bin/true cannot be run: Too many open files") as caught:
+        Processes().run("/bin/true", {}, b"")
+    assert caught.value.attached_nothing
+    for fd in (fd for pair in made for fd in pair):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(fd)
 
 
 def test_a_child_ends_by_a_broken_pipe_as_under_a_shell(tmp_path: Path) -> None:

@@ -348,6 +348,21 @@ def test_network_whose_add_failed_does_not_keep_its_pod_from_being_deleted() -> 
     assert (world.journal.records, world.journal.results) == ({}, {})
 
 
+def test_network_whose_plugin_never_ran_does_not_keep_its_pod_from_being_deleted() -> None:
+    """Its interface's name was taken, or the binary cannot be run."""
+    taken, not_runnable = a_world("lan-a@lo"), a_world("lan-a")
+    taken.netns.namespaces[NETNS].links.add("lo")
+    error = IOFailureError("/opt/cni/bin/fake-a cannot be run: Exec format error")
+    error.attached_nothing = True
+    not_runnable.programs.answer("fake-a", "ADD", error)
+    for world in (taken, not_runnable):
+        world.programs.answer("fake-a", "DEL", busy(code=57))
+        failed_add(world)
+        attach.delete(world.context("DEL"))
+        assert "del.given_up" in world.log.events("error")
+        assert (world.journal.records, world.journal.results) == ({}, {})
+
+
 @pytest.mark.parametrize("name", ["programs.run", "journal.write_result"])
 def test_network_that_may_be_attached_is_not_given_up(name: str) -> None:
     """Its ADD was interrupted, or went well and could not be recorded."""

@@ -85,6 +85,20 @@ def test_any_fault_of_a_helper_is_raised_in_the_thread_of_the_call() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("attach-")]
 
 
+def test_helpers_that_cannot_start_leave_the_work_to_those_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    start = threading.Thread.start
+
+    def start_one(thread: threading.Thread) -> None:
+        if thread.name != "attach-0":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    side_by_side([lambda number=number: begun.append(number) for number in range(6)], 4)
+    assert sorted(begun) == list(range(6))
+
+
 def a_world(answer: Callable[[ProgramCall], Any]) -> World:
     """A pod with four secondary networks; ``answer`` answers their ADDs, and may raise nothing."""
     world = World("trunk", "plain")

@@ -238,6 +238,15 @@ def test_gc_gives_del_what_add_gave() -> None:
     }
 
 
+def test_gc_touches_no_link_of_our_own_namespace() -> None:
+    """A recorded path below /proc may be that of a process of the host by now."""
+    world = attached("c1")
+    world.netns.own = NETNS
+    collect(world)
+    assert [call.environment["CNI_NETNS"] for call in world.programs.of("DEL")] == ["", ""]
+    assert world.journal.records == {}
+
+
 def test_failures_of_all_kinds_leave_as_one_error() -> None:
     world = attached("c1", "c2")
     world.programs.answer("of-blue", "DEL", DelegateError("busy", code=57))
@@ -259,6 +268,23 @@ def test_unreadable_record_is_not_stale() -> None:
     with pytest.raises(IOFailureError):
         collect(world)
     assert world.programs.made == []
+
+
+@pytest.mark.parametrize("alive", [("c1", "c2"), None])
+def test_no_network_is_collected_while_a_counted_containers_record_is_damaged(alive: tuple[str, ...] | None) -> None:
+    """The addresses of networks that nobody knows of any more would be given to others."""
+    world = attached("c1", "c2")
+    world.journal.damaged_ids = {"c2", "long-gone"}
+    with pytest.raises(MultusError, match="containers 'c2' was damaged"):
+        collect(world, *(alive or ())) if alive else collect(world, **{"cni.dev/valid-attachments": None})
+    assert world.programs.of("GC") == []
+
+
+def test_a_damaged_record_of_a_container_that_is_not_counted_stops_nothing() -> None:
+    world = attached("c1", "c2")
+    world.journal.damaged_ids = {"c2"}
+    collect(world, "c1")
+    assert told_valid(world) == {"of-trunk": [("c1", "eth0")], "of-blue": [("c1", "net1")]}
 
 
 def test_configuration_that_cannot_be_resolved_does_not_stop_the_rest() -> None:

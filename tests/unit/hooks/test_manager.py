@@ -258,7 +258,7 @@ def test_a_module_may_be_a_plugin() -> None:
     assert calls == [ATTACHMENT]
 
 
-@pytest.mark.parametrize("error", [KeyError("mtu"), RuntimeError("broken"), AssertionError("x")])
+@pytest.mark.parametrize("error", [KeyError("mtu"), RuntimeError("broken"), AssertionError("x"), SystemExit(0)])
 def test_a_third_partys_exception_becomes_an_error_of_ours_that_names_hook_and_cause(error: Exception) -> None:
     class Failing:
         @hookimpl
