@@ -270,13 +270,13 @@ def test_unreadable_record_is_not_stale() -> None:
     assert world.programs.made == []
 
 
-@pytest.mark.parametrize("alive", [("c1", "c2"), None])
-def test_no_network_is_collected_while_a_counted_containers_record_is_damaged(alive: tuple[str, ...] | None) -> None:
+@pytest.mark.parametrize(("alive", "config"), [(("c1", "c2"), {}), ((), {"cni.dev/valid-attachments": None})])
+def test_no_network_is_collected_while_a_counted_containers_record_is_damaged(alive: tuple[str, ...], config: dict[str, object]) -> None:
     """The addresses of networks that nobody knows of any more would be given to others."""
     world = attached("c1", "c2")
     world.journal.damaged_ids = {"c2", "long-gone"}
     with pytest.raises(MultusError, match="containers 'c2' was damaged"):
-        collect(world, *(alive or ())) if alive else collect(world, **{"cni.dev/valid-attachments": None})
+        collect(world, *alive, **config)
     assert world.programs.of("GC") == []
 
 
