@@ -128,6 +128,7 @@ class DelegateNotFoundError(MultusError):
     """Nothing serves a delegate's ``type``: no binary and no entry point; code 101.  It never ran."""
 
     code = 101
+    attached_nothing = True
 
 
 class ObjectNotFoundError(MultusError):

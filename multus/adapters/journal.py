@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _LOCK_TIMEOUT_S = 60.0
 _LOCK_INTERVAL_S = 0.05
+_DAMAGED = ".damaged-"
+"""What the name of a record that is put aside begins with; the container's ID, a hyphen and random digits follow."""
 _NOT_READABLE = (DecodingError, InvalidConfigError, IncompatibleVersionError)
 
 
@@ -115,9 +117,7 @@ class Journal:
 
     def damaged(self) -> frozenset[str]:
         """The IDs of containers whose record was put aside, and which have not been detached since."""
-        prefix = _damaged_prefix("").removesuffix("-")
-        names = [name.removeprefix(prefix) for name in self._files(self._folder) if name.startswith(prefix)]
-        return frozenset(name.rpartition("-")[0] for name in names)
+        return frozenset(container_id for container_id, _ in self._put_aside_before())
 
     def results(self) -> tuple[tuple[str, Attachment | None], ...]:
         """Path and attachment of every results file, by file name; None: the file does not tell an attachment."""
@@ -215,7 +215,7 @@ class Journal:
             raise IOFailureError(f"cannot write {path}: {exc.strerror}") from exc
 
     def _put_aside(self, path: str, container_id: str, reason: str) -> None:
-        aside = os.path.join(self._folder, f"{_damaged_prefix(container_id)}{os.urandom(4).hex()}")
+        aside = os.path.join(self._folder, f"{_DAMAGED}{container_id}-{os.urandom(4).hex()}")
         try:
             os.rename(path, aside)
             files.sync_folder(self._folder)
@@ -225,9 +225,12 @@ class Journal:
             self._log.error("journal.damaged", reason=reason, aside=aside)
 
     def _damaged(self, container_id: str) -> list[str]:
-        prefix = _damaged_prefix(container_id)
-        names = [name for name in self._files(self._folder) if name.startswith(prefix) and "-" not in name[len(prefix):]]
-        return [os.path.join(self._folder, name) for name in names]
+        return [path for owner, path in self._put_aside_before() if owner == container_id]
+
+    def _put_aside_before(self) -> list[tuple[str, str]]:
+        """Container ID and path of each damaged record."""
+        names = [name for name in self._files(self._folder) if name.startswith(_DAMAGED)]
+        return [(name.removeprefix(_DAMAGED).rpartition("-")[0], os.path.join(self._folder, name)) for name in names]
 
     def _files(self, folder: str) -> list[str]:
         """The names of the files in a folder, sorted, none of them temporary; no folder: none."""
@@ -271,10 +274,6 @@ class Lock:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._fd)
-
-
-def _damaged_prefix(container_id: str) -> str:
-    return f".damaged-{container_id}-"
 
 
 def _order_of_add(attachment: Attachment) -> tuple[bool, bool, int, str, str]:

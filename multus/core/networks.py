@@ -39,8 +39,7 @@ def add(attachment: Attachment, context: Context, prev_result: Result | None = N
         try:
             outcome = _invoke(CNICommand.ADD, attachment, plugin, context, given)
         except MultusError as exc:
-            has_not_run = exc.attached_nothing or isinstance(exc, DelegateNotFoundError)
-            exc.attached_nothing = index == 0 and (has_not_run or (isinstance(exc, DelegateError) and exc.is_answer))
+            exc.attached_nothing = index == 0 and (exc.attached_nothing or (isinstance(exc, DelegateError) and exc.is_answer))
             raise
         result = outcome.result
         if result is None:
